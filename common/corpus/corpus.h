@@ -162,8 +162,8 @@ void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor);
 plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                             const uint8_t **residues, size_t *size, struct plm_error *error);
 /* The lengths in residues of a group's documents, valid until those of another group are read with
- * this cursor. A wrong one is found if it is impossible, or if it is not what the other records of
- * the group need. PLM_CORRUPT names the record or the document. */
+ * this cursor. A wrong one is found if it is impossible, or if the sum is not what the other
+ * records of the group need. PLM_CORRUPT names the record or the document. */
 plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
                                     uint64_t group, const uint32_t **lengths,
                                     struct plm_error *error);
@@ -172,8 +172,10 @@ plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_s
 plm_status plm_corpus_proven_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
                                      uint64_t group, const uint32_t **lengths,
                                      struct plm_error *error);
-/* Reads the lengths of all documents and compares them with their hash in corpus.json. */
-plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm_error *error);
+/* Reads the lengths of all documents and compares them with their hash in corpus.json. advance (may
+ * be NULL) is told now and then that the reader is alive (plm_advance_by with 0). */
+plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm_advance *advance,
+                                    struct plm_error *error);
 /* Asks the kernel to read groups ahead that will be needed soon. */
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count);

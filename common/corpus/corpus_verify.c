@@ -125,7 +125,8 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
   return PLM_OK;
 }
 
-plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm_error *error)
+plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm_advance *advance,
+                                    struct plm_error *error)
 {
   struct plm_corpus *corpus = plm_corpus_cursor_corpus(cursor);
   const struct plm_corpus_split *splits = corpus->description.info.splits;
@@ -135,9 +136,11 @@ plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm
     const uint64_t groups = plm_corpus_group_count(splits[s].documents);
     for (uint64_t g = 0; g < groups && status == PLM_OK; g++) {
       const uint32_t *lengths = NULL;
-      if (g % (PLM_LENGTHS_BLOCK / PLM_GROUP_DOCUMENTS) == 0)
+      if (g % (PLM_LENGTHS_BLOCK / PLM_GROUP_DOCUMENTS) == 0) {
+        plm_advance_by(advance, 0);
         plm_corpus_prefetch_records(corpus, (enum plm_split)s, PLM_RECORD_LENGTHS,
                                     g * PLM_GROUP_DOCUMENTS / PLM_LENGTHS_BLOCK + 1, 1);
+      }
       status = plm_corpus_group_lengths(cursor, (enum plm_split)s, g, &lengths, error);
       if (status == PLM_OK)
         plm_hasher_update(hasher, lengths,
@@ -160,7 +163,7 @@ static plm_status verify_opened(const char *directory, struct verification *veri
   struct plm_corpus_cursor *cursor = NULL;
   plm_status status = plm_corpus_open(directory, &options, &corpus, error);
   if (status == PLM_OK) status = plm_corpus_cursor_open(corpus, &cursor, error);
-  if (status == PLM_OK) status = plm_corpus_check_lengths(cursor, error);
+  if (status == PLM_OK) status = plm_corpus_check_lengths(cursor, NULL, error);
   if (status == PLM_OK) status = verify_records(corpus, cursor, verification, error);
   plm_corpus_cursor_close(cursor);
   plm_corpus_close(corpus);

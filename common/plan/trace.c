@@ -38,7 +38,7 @@ static const struct plm_plan_corpus *read_from(const struct plm_trace *trace, bo
 static plm_status check_lengths(struct plm_trace *trace, struct plm_error *error)
 {
   if (!trace->checked && trace->from.cursor != NULL)
-    PLM_TRY(plm_corpus_check_lengths(trace->from.cursor, error));
+    PLM_TRY(plm_corpus_check_lengths(trace->from.cursor, trace->advance, error));
   trace->checked = true;
   return PLM_OK;
 }
@@ -50,7 +50,8 @@ static void begin_epoch(struct plm_trace *trace, uint64_t epoch, uint64_t begin)
   trace->counted = trace->counted_chunks = 0;
 }
 
-/* Counts windows of the epoch until one has chunk `within` of the epoch, or all are counted. */
+/* Counts windows of the epoch until one has chunk `within` of the epoch, or all are counted. Those
+ * before the chunk's own are reported. */
 static plm_status count_until(struct plm_trace *trace, uint64_t within, struct plm_error *error)
 {
   struct plm_plan_corpus from;
@@ -59,8 +60,9 @@ static plm_status count_until(struct plm_trace *trace, uint64_t within, struct p
     PLM_TRY(plm_plan_window_chunks_read(trace->plan, trace->epoch, trace->counted, 1,
                                         read_from(trace, false, &from),
                                         &trace->counts[trace->counted], error));
-    trace->counted_chunks += trace->counts[trace->counted];
-    plm_advance_by(trace->advance, trace->counts[trace->counted++]);
+    const uint32_t chunks = trace->counts[trace->counted++];
+    trace->counted_chunks += chunks;
+    if (trace->counted_chunks <= within) plm_advance_by(trace->advance, chunks);
   }
   return PLM_OK;
 }

@@ -72,10 +72,10 @@ static plm_status print_step(const struct plm_command_context *context, bool mix
                              struct plm_trace_sources *sources, struct plm_error *error)
 {
   for (uint32_t i = 0; i < sources->chunks; i++) {
-    struct plm_trace_source *source = &sources->sources[sources->of[i]];
+    const struct plm_trace_source *source = &sources->sources[sources->of[i]];
     const int number = mixture ? sources->of[i] : -1;
     struct plm_traced_chunk chunk;
-    PLM_TRY(plm_trace_chunk(source->trace, source->next++, &chunk, error));
+    PLM_TRY(plm_trace_sources_next(sources, sources->of[i], &chunk, error));
     PLM_TRY(context->json ? trace_print_json(source->cursor, number, &chunk, error)
                           : trace_print_table(source->cursor, number, &chunk, error));
   }

@@ -16,7 +16,7 @@ enum { STATE_LIMIT = 64 << 20, STATE_VALUES = 1 << 22 };
 
 static void show_progress(void *context, uint64_t done, uint64_t total)
 {
-  plm_progress_update(context, done < total ? done : total, total, done, done, "chunk");
+  plm_progress_update(context, done, total, done, done, "chunk");
 }
 
 static plm_status open_source(const struct plm_config *config, uint32_t k,
@@ -109,8 +109,6 @@ plm_status plm_trace_sources_open(const struct plm_config *config,
                                   struct plm_trace_sources *sources, struct plm_error *error)
 {
   sources->seed = config->seed;
-  plm_progress_begin(&sources->progress, "count");
-  sources->progress.rate_unit = "chunks";
   sources->advance = (struct plm_advance){.tell = show_progress, .context = &sources->progress};
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     sources->count = k + 1;
@@ -149,6 +147,17 @@ plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s
   sources->of = plm_alloc((size_t)part->chunks + 1);
   plm_mixture_draw(&part->mixture, sources->seed, s, part->chunks, sources->of);
   return PLM_OK;
+}
+
+plm_status plm_trace_sources_next(struct plm_trace_sources *sources, uint32_t source,
+                                  struct plm_traced_chunk *chunk, struct plm_error *error)
+{
+  struct plm_trace_source *of = &sources->sources[source];
+  plm_progress_begin(&sources->progress, "count");
+  sources->progress.rate_unit = "chunks";
+  const plm_status status = plm_trace_chunk(of->trace, of->next++, chunk, error);
+  plm_progress_clear(&sources->progress);
+  return status;
 }
 
 void plm_trace_sources_close(struct plm_trace_sources *sources)

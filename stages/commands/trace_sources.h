@@ -18,7 +18,7 @@ struct plm_trace_sources {
     struct plm_trace *trace;
     uint64_t next; /* the chunk of the source that the step takes next */
   } sources[PLM_MAX_SOURCES];
-  struct plm_progress progress; /* while chunks before the step are counted */
+  struct plm_progress progress; /* of plm_trace_sources_next */
   struct plm_advance advance;
   uint64_t seed;
   struct plm_mixture_history history; /* the size of a step, and the weights, over time */
@@ -40,6 +40,10 @@ plm_status plm_trace_state_read(const char *path, struct cJSON **state, struct p
 /* Finds what step s (from 0) takes from them. */
 plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s,
                                    struct plm_error *error);
+/* The next chunk that the step takes from a source. While many chunks before it are counted, a bar
+ * is shown, which is gone at the return. */
+plm_status plm_trace_sources_next(struct plm_trace_sources *sources, uint32_t source,
+                                  struct plm_traced_chunk *chunk, struct plm_error *error);
 void plm_trace_sources_close(struct plm_trace_sources *sources);
 
 #endif

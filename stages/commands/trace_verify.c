@@ -115,12 +115,12 @@ static plm_status add_step(struct plm_trace_sources *sources, uint64_t s, bool m
   PLM_TRY(plm_trace_sources_place(sources, s, error));
   plm_chain_begin(hasher, *chain, sources->begin, sources->chunks);
   for (uint32_t i = 0; i < sources->chunks; i++) {
-    struct plm_trace_source *source = &sources->sources[sources->of[i]];
+    const struct plm_trace_source *source = &sources->sources[sources->of[i]];
     const struct plm_plan_parameters *plan = plm_plan_parameters(source->plan);
     const size_t bytes = (size_t)plan->max_length * plm_tokenizer_of(plan->tokenizer)->token_bytes;
     struct plm_traced_chunk chunk;
     const void *tokens;
-    PLM_TRY(plm_trace_chunk(source->trace, source->next++, &chunk, error));
+    PLM_TRY(plm_trace_sources_next(sources, sources->of[i], &chunk, error));
     PLM_TRY(plm_trace_tokens(source->trace, &tokens, error));
     plm_chain_add(hasher, mixed ? &sources->of[i] : NULL, chunk.documents, chunk.count, tokens,
                   bytes);

@@ -324,6 +324,54 @@ static void a_wrong_length_is_found(void **state)
   }
 }
 
+struct reports {
+  uint64_t alive, done, total;
+};
+
+static void tell(void *context, uint64_t done, uint64_t total)
+{
+  struct reports *reports = context;
+  reports->alive += done == reports->done;
+  reports->done = done;
+  reports->total = total;
+}
+
+/* Whoever traces a chunk hears of its windows and, while all lengths are compared with their hash,
+ * of each of their records. */
+static void a_trace_says_that_it_is_alive(void **state)
+{
+  enum { BLOCK = 65536 };
+  const struct plm_plan_parameters parameters = parameters_of(false);
+  const char *directory = scratch_path("traced");
+  struct reports reports = {0};
+  struct plm_advance advance = {.tell = tell, .context = &reports};
+  struct plm_traced_chunk chunk;
+  struct plm_trace *trace;
+  struct scene s;
+  uint64_t before = 0;
+  (void)state;
+  write_corpus(directory, MANY, &parameters);
+  begin(&s, directory, &parameters);
+  const uint64_t windows = plm_plan_windows(s.plan);
+  const struct plm_plan_corpus from = {.cursor = s.cursor, .split = PLM_SPLIT_TRAIN};
+  uint32_t *counts = must(calloc(windows, sizeof *counts));
+  for (uint64_t epoch = 0; epoch <= EPOCH; epoch++) {
+    const uint64_t counted = epoch < EPOCH ? windows : 7;
+    assert_int_equal(plm_plan_window_chunks_read(s.plan, epoch, 0, counted, &from, counts, NULL),
+                     PLM_OK);
+    for (uint64_t w = 0; w < counted; w++) before += counts[w];
+  }
+  free(counts);
+  assert_int_equal(plm_trace_open(s.plan, &from, &advance, &trace, NULL), PLM_OK);
+  assert_int_equal(plm_trace_chunk(trace, before, &chunk, NULL), PLM_OK);
+  assert_int_equal(chunk.epoch, EPOCH);
+  assert_int_equal(reports.alive, MANY / BLOCK);
+  assert_int_equal(reports.done, before);
+  assert_int_equal(reports.total, before);
+  plm_trace_close(trace);
+  end(&s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -332,6 +380,7 @@ int main(void)
       cmocka_unit_test(memory_does_not_follow_documents),
       cmocka_unit_test(a_window_needs_only_its_groups),
       cmocka_unit_test(a_wrong_length_is_found),
+      cmocka_unit_test(a_trace_says_that_it_is_alive),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

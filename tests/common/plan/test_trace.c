@@ -23,10 +23,8 @@ static void assert_traced(struct plm_trace *trace, uint64_t g, const struct plm_
                       traced.count * sizeof *traced.documents);
 }
 
-static void chunks_follow_the_epochs(void **state)
+static struct plm_plan *make_plan(uint32_t lengths[DOCUMENTS])
 {
-  (void)state;
-  uint32_t lengths[DOCUMENTS];
   struct plm_draws draws = plm_draws_begin(3, 0, 100);
   for (int d = 0; d < DOCUMENTS; d++) lengths[d] = 1 + plm_draws_below(&draws, 300);
   const struct plm_plan_parameters parameters = {.seed = 9,
@@ -36,10 +34,18 @@ static void chunks_follow_the_epochs(void **state)
                                                  .truncate = PLM_TRUNCATE_SPLIT,
                                                  .shuffle = true};
   struct plm_plan *plan;
+  assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  return plan;
+}
+
+static void chunks_follow_the_epochs(void **state)
+{
+  (void)state;
+  uint32_t lengths[DOCUMENTS];
+  struct plm_plan *plan = make_plan(lengths);
   struct plm_trace *trace, *backwards;
   struct plm_window window = {0};
   uint64_t begin_of[EPOCHS + 1] = {0}, g = 0;
-  assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
   assert_int_equal(plm_trace_open(plan, NULL, NULL, &trace, NULL), PLM_OK);
   for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
     for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
@@ -61,8 +67,59 @@ static void chunks_follow_the_epochs(void **state)
   plm_window_deinit(&window);
 }
 
+struct reports {
+  uint64_t count, done, total;
+};
+
+static void tell(void *context, uint64_t done, uint64_t total)
+{
+  struct reports *reports = context;
+  assert_true(done <= total);
+  *reports = (struct reports){reports->count + 1, done, total};
+}
+
+/* A jump reports each window before the chunk's own, and reading on from there reports nothing. */
+static void jumps_are_reported(void **state)
+{
+  (void)state;
+  uint32_t lengths[DOCUMENTS], counts[EPOCHS][8];
+  struct plm_plan *plan = make_plan(lengths);
+  const uint64_t windows = plm_plan_windows(plan);
+  struct reports reports = {0};
+  struct plm_advance advance = {.tell = tell, .context = &reports};
+  struct plm_traced_chunk chunk;
+  struct plm_trace *trace;
+  uint64_t before = 0, all = 0;
+  assert_in_range(windows, 3, 8);
+  for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+    assert_int_equal(plm_plan_window_chunks(plan, epoch, 0, windows, counts[epoch], NULL), PLM_OK);
+    for (uint64_t w = 0; w < windows; w++) {
+      if (epoch < 2 || (epoch == 2 && w < 1)) before += counts[epoch][w];
+      all += counts[epoch][w];
+    }
+  }
+  assert_int_equal(plm_trace_open(plan, NULL, &advance, &trace, NULL), PLM_OK);
+  for (int round = 0; round < 2; round++) {
+    /* the third chunk of the second window of epoch 2 */
+    assert_int_equal(plm_trace_chunk(trace, before + 2, &chunk, NULL), PLM_OK);
+    assert_int_equal(chunk.epoch, 2);
+    assert_int_equal(reports.count, (uint64_t)(round + 1) * (2 * windows + 1));
+    assert_int_equal(reports.done, before);
+    assert_int_equal(reports.total, before + 2);
+    for (uint64_t g = before + 3; g < all; g++)
+      assert_int_equal(plm_trace_chunk(trace, g, &chunk, NULL), PLM_OK);
+    assert_int_equal(chunk.epoch, EPOCHS - 1);
+    assert_int_equal(reports.count, (uint64_t)(round + 1) * (2 * windows + 1));
+  }
+  plm_trace_close(trace);
+  plm_plan_close(plan);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(chunks_follow_the_epochs)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(chunks_follow_the_epochs),
+      cmocka_unit_test(jumps_are_reported),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
