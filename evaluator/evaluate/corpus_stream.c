@@ -99,11 +99,11 @@ static plm_status corpus_stream_begin(void *context, enum plm_split split, uint6
   state->split = split;
   state->next_window = state->windows = 0;
   state->window.chunks = state->used = 0;
-  *total = 0;
+  if (total != NULL) *total = 0;
   if (info->splits[split].documents == 0) return PLM_OK;
   PLM_TRY(plm_plan_open_corpus(&state->parameters, state->corpus, split, &state->plan, error));
   state->windows = plm_plan_windows(state->plan);
-  return count_chunks(state, total, error);
+  return total != NULL ? count_chunks(state, total, error) : PLM_OK;
 }
 
 /* Makes room for `more` bytes after the first `used`. */

@@ -28,10 +28,11 @@ static plm_status refuse_empty(enum plm_split split, struct plm_error *error)
 plm_status plm_each_batch(const struct plm_batch_walk *walk, plm_batch_visit *visit, void *context,
                           struct plm_error *error)
 {
-  uint64_t total, done = 0;
+  uint64_t total = 0, done = 0;
   uint32_t count;
   struct plm_progress progress;
-  PLM_TRY(walk->stream->begin(walk->stream->context, walk->split, &total, error));
+  PLM_TRY(walk->stream->begin(walk->stream->context, walk->split,
+                              walk->progress != NULL ? &total : NULL, error));
   if (walk->progress != NULL) plm_progress_begin(&progress, walk->progress);
   plm_status status = PLM_OK;
   for (;;) {

@@ -20,7 +20,7 @@
 struct plm_chunk_stream {
   void *context;
   /* Goes to the beginning of a split. *total, for a bar, is how many chunks it has, or 0 if that is
-   * not known before its end. */
+   * not known before its end. NULL: nobody asks, so that they need not be counted. */
   plm_status (*begin)(void *context, enum plm_split split, uint64_t *total,
                       struct plm_error *error);
   /* The next `most` chunks, or those that are left, valid until release. At the end of the split,

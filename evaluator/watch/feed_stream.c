@@ -16,7 +16,7 @@ static plm_status feed_stream_begin(void *context, enum plm_split split, uint64_
   struct plm_feed_stream *state = context;
   (void)error;
   plm_feed_seek(state->feed, 0, split, &(struct plm_plan_place){0});
-  *total = 0; /* known only once the last window is */
+  if (total != NULL) *total = 0; /* known only once the last window is */
   return PLM_OK;
 }
 

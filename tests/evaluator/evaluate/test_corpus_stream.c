@@ -122,13 +122,13 @@ static void has_ended(const struct plm_chunk_stream *stream)
 }
 
 static void reads(const struct plm_chunk_stream *stream, const struct expected *all,
-                  enum plm_split split)
+                  enum plm_split split, bool counted)
 {
   static const uint32_t counts[] = {MOST, 1, 3};
   struct plm_batch batch;
   uint64_t total = 0;
-  assert_int_equal(stream->begin(stream->context, split, &total, NULL), PLM_OK);
-  assert_int_equal(total, all->chunks);
+  assert_int_equal(stream->begin(stream->context, split, counted ? &total : NULL, NULL), PLM_OK);
+  assert_int_equal(total, counted ? all->chunks : 0);
   uint32_t done = 0;
   for (int i = 0; done < all->chunks; i++) {
     const uint32_t left = all->chunks - done, wanted = counts[i % 3];
@@ -159,17 +159,17 @@ static void chunks_are_those_of_the_plan(void **state)
     assert_int_equal(test.windows, 1);
     assert_int_equal(plm_corpus_stream_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
     const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
-    reads(&stream, &test, PLM_SPLIT_TEST);
-    reads(&stream, &valid, PLM_SPLIT_VALID);
-    reads(&stream, &valid, PLM_SPLIT_VALID);
-    reads(&stream, &test, PLM_SPLIT_TEST);
+    reads(&stream, &test, PLM_SPLIT_TEST, true);
+    reads(&stream, &valid, PLM_SPLIT_VALID, true);
+    reads(&stream, &valid, PLM_SPLIT_VALID, false);
+    reads(&stream, &test, PLM_SPLIT_TEST, false);
     /* what is left of a split is not read after the next beginning */
     struct plm_batch batch;
     uint64_t total = 1;
     assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
     assert_int_equal(stream.next(stream.context, 2, &batch, NULL), PLM_OK);
     stream.release(stream.context, &batch);
-    reads(&stream, &valid, PLM_SPLIT_VALID);
+    reads(&stream, &valid, PLM_SPLIT_VALID, true);
     assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
     assert_int_equal(stream.next(stream.context, 2, &batch, NULL), PLM_OK);
     stream.release(stream.context, &batch);

@@ -29,20 +29,28 @@ static plm_status stop(void *context, struct plm_error *error)
   return (*left)-- == 0 ? plm_error_set(error, PLM_INTERRUPTED, "stop") : PLM_OK;
 }
 
-static plm_status walk(enum plm_split split, uint32_t most, uint32_t *allowed,
-                       struct visits *visits, struct plm_error *error)
+/* progress: the label of a bar; NULL: none, so that nobody needs the number of chunks. */
+static plm_status walk_with(const char *progress, enum plm_split split, uint32_t most,
+                            uint32_t *allowed, struct visits *visits, struct plm_error *error)
 {
   static struct packed_documents packed;
   packed_documents_make(&packed, PLM_TOKENIZER_ESM, CHUNKS, 64, 20);
   const struct plm_chunk_stream stream = packed_documents_stream(&packed);
-  const struct plm_batch_walk walk = {&stream, split, most, allowed != NULL ? stop : NULL,
-                                      allowed, NULL};
+  const struct plm_batch_walk walk = {&stream, split,   most, allowed != NULL ? stop : NULL,
+                                      allowed, progress};
   visits->packed = &packed;
   const plm_status status = plm_each_batch(&walk, visit, visits, error);
   assert_int_equal(packed.begins, 1);
+  assert_int_equal(packed.totals, progress != NULL);
   assert_int_equal(packed.held, 0);
   packed_documents_free(&packed);
   return status;
+}
+
+static plm_status walk(enum plm_split split, uint32_t most, uint32_t *allowed,
+                       struct visits *visits, struct plm_error *error)
+{
+  return walk_with(NULL, split, most, allowed, visits, error);
 }
 
 static void all_batches_but_the_last_are_full(void **state)
@@ -102,6 +110,14 @@ static void it_can_be_stopped_before_each_batch(void **state)
   }
 }
 
+static void chunks_are_counted_for_a_bar(void **state)
+{
+  (void)state;
+  struct visits visits = {0};
+  assert_int_equal(walk_with("evaluate", PLM_SPLIT_VALID, 4, NULL, &visits, NULL), PLM_OK);
+  assert_int_equal(visits.chunks, CHUNKS);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -109,6 +125,7 @@ int main(void)
       cmocka_unit_test(an_empty_split_is_an_error),
       cmocka_unit_test(an_error_of_the_visit_ends_it),
       cmocka_unit_test(it_can_be_stopped_before_each_batch),
+      cmocka_unit_test(chunks_are_counted_for_a_bar),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

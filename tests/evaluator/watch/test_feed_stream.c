@@ -60,6 +60,7 @@ static uint32_t read_split(const struct plm_chunk_stream *stream, enum plm_split
 {
   uint64_t total = 7;
   uint32_t done = 0, chunks;
+  assert_int_equal(stream->begin(stream->context, split, NULL, NULL), PLM_OK);
   assert_int_equal(stream->begin(stream->context, split, &total, NULL), PLM_OK);
   assert_int_equal(total, 0); /* it is not known in advance */
   for (bool last = false; (chunks = read_batch(stream, most, hashes + done)) > 0; done += chunks) {

@@ -64,7 +64,8 @@ static plm_status begin(void *context, enum plm_split split, uint64_t *total,
   (void)error;
   packed->next = split == PLM_SPLIT_TRAIN ? packed->chunks : 0;
   packed->begins++;
-  *total = packed->chunks - packed->next;
+  packed->totals += total != NULL;
+  if (total != NULL) *total = packed->chunks - packed->next;
   return PLM_OK;
 }
 

@@ -15,6 +15,7 @@ struct packed_documents {
   struct plm_chunk_document documents[PACKED_MOST_DOCUMENTS];
   uint32_t next;   /* the next chunk that the stream hands out */
   uint32_t begins; /* how often it went to the beginning */
+  uint32_t totals; /* how often it was asked for the number of chunks there */
   uint32_t held;   /* batches that were not released */
 };
 
