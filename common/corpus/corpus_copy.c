@@ -53,8 +53,6 @@ static plm_status copy_file(const char *source, const char *target, struct plm_h
   struct plm_hasher *hasher = plm_hasher_open();
   if (to < 0)
     status = plm_error_errno(error, "cannot create %s", target);
-  else if (hasher == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   else
     status = copy_descriptor(from, to, source, target, hasher, options, error);
   if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), expected)) {

@@ -150,7 +150,6 @@ plm_status plm_corpus_store_hash(struct plm_corpus_store *store, enum plm_record
 {
   PLM_TRY(corpus_store_commit(store, error));
   struct plm_hasher *hasher = plm_hasher_open();
-  if (hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   MDB_txn *transaction;
   int code = mdb_txn_begin(store->environment, NULL, MDB_RDONLY, &transaction);
   if (code == 0) {
@@ -226,8 +225,7 @@ plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return plm_error_errno(error, "cannot create %s", path);
   struct plm_hasher *hasher = plm_hasher_open();
-  plm_status status = hasher == NULL ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                     : copy_compacted(store, file, path, hasher, error);
+  plm_status status = copy_compacted(store, file, path, hasher, error);
   if (status == PLM_OK) *hash = plm_hasher_digest(hasher);
   plm_hasher_close(hasher);
   if (status == PLM_OK && fsync(file) != 0)
