@@ -356,6 +356,19 @@ static plm_status save_step_0(struct plm_trainer *trainer, struct plm_error *err
   return PLM_OK;
 }
 
+/* Publishes the state of a run that has ended without an error, or was asked to stop. */
+static plm_status publish_end(struct plm_trainer *trainer, plm_status ended,
+                              struct plm_error *error)
+{
+  const bool last = ended == PLM_OK && trainer->state.step >= trainer->config->trainer.steps;
+  if (last || (ended == PLM_INTERRUPTED && trainer->stops_early))
+    return trainer_run_complete(trainer, error);
+  PLM_TRY(plm_save_now(trainer, error));
+  plm_info("stopped after step %llu; the run resumes from there",
+           (unsigned long long)trainer->state.step);
+  return PLM_OK;
+}
+
 bool plm_trainer_is_complete(const struct plm_trainer *trainer)
 {
   return trainer->complete || trainer->stops_early ||
@@ -370,20 +383,17 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
   while (status == PLM_OK && trainer->state.step < trainer->config->trainer.steps)
     status = one_step(trainer, error); /* asks all ranks whether to stop */
   plm_save_hand_over(trainer);
-  if (status == PLM_OK || status == PLM_INTERRUPTED)
-    PLM_TRY(finish_profile(trainer, false, error)); /* if the run ends before its last step */
-  const bool last = status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps;
-  if (last || (status == PLM_INTERRUPTED && trainer->stops_early))
-    return trainer_run_complete(trainer, error);
+  /* A profile of a run that ends within its steps comes last: a stop has a limit of time, and the
+   * disk may be nearly full. */
   if (status == PLM_OK || status == PLM_INTERRUPTED) {
-    PLM_TRY(plm_save_now(trainer, error));
-    plm_info("stopped after step %llu; the run resumes from there",
-             (unsigned long long)trainer->state.step);
-    return PLM_OK;
+    PLM_TRY(publish_end(trainer, status, error));
+    return finish_profile(trainer, false, error);
   }
   /* No packer, none that is honest, or a malformed corpus: publish what was learnt so far. */
   struct plm_error ignored = {0};
-  if (status == PLM_TIMEOUT || status == PLM_CORRUPT || status == PLM_FORMAT)
+  if (status == PLM_TIMEOUT || status == PLM_CORRUPT || status == PLM_FORMAT) {
     plm_save_now(trainer, &ignored);
+    finish_profile(trainer, false, &ignored);
+  }
   return status;
 }

@@ -80,6 +80,8 @@ kill -CONT "$trainer_pid"
 wait "$trainer_pid"
 last=$(newest_step again)
 [ "$last" -ge 5 ] && [ "$last" -lt 7 ] || fail "it stopped at step $last"
+awk '/stopped after step/ { published = 1 } /the profile of steps 3 to/ { exit !published }' trainer.log ||
+  fail "the profile was written before the last checkpoint"
 [ "$(steps_of again)" = "$(seq -f 'step %g' -s , 3 "$last")" ] || fail "stopped at $last, profiled $(steps_of again)"
 run_trainer "$PLM_TMP/again" "${short[@]}" --set trainer.profile.steps=3-7 || fail "the resume"
 [ "$(steps_of again)" = "$(seq -f 'step %g' -s , $((last + 1)) 7)" ] || fail "resumed at $last, profiled $(steps_of again)"
