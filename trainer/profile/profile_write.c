@@ -233,11 +233,16 @@ static plm_status receive_all(struct sink *sink, struct plm_error *error)
   return status;
 }
 
-static void close_file(struct sink *sink, const char *path, const char *unfinished)
+/* whole: the file has what all ranks have sent. Otherwise an earlier profile stays as it is. */
+static void close_file(struct sink *sink, bool whole, const char *path, const char *unfinished)
 {
   const struct plm_profile *profile = sink->profile;
   bool good = fputs("\n]}\n", sink->file) >= 0 && ferror(sink->file) == 0;
   good = fclose(sink->file) == 0 && good;
+  if (!whole) {
+    (void)remove(unfinished);
+    return;
+  }
   if (!good || rename(unfinished, path) != 0) {
     plm_warning("the profile %s cannot be written: %s", path, strerror(errno));
     (void)remove(unfinished);
@@ -258,7 +263,7 @@ static plm_status write_as_first(struct sink *sink, uint64_t zero_ns, struct plm
   put_head(&sink->text, sink->profile);
   plm_status status = put_events(sink, zero_ns, error);
   if (status == PLM_OK) status = receive_all(sink, error);
-  if (sink->file != NULL) close_file(sink, path, unfinished);
+  if (sink->file != NULL) close_file(sink, status == PLM_OK, path, unfinished);
   return status;
 }
 

@@ -16,6 +16,7 @@
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 #include "tests/support/operators/device_case.h"
+#include "tests/support/peers/fake_collective.h"
 #include "trainer/profile/copy_rate.h"
 
 struct scene {
@@ -376,6 +377,55 @@ static void a_file_that_cannot_be_written_is_a_warning(void **state)
   scene_close(&scene);
 }
 
+/* ---- several ranks ------------------------------------------------------------------------- */
+
+/* What the other ranks do is up to the test. */
+static void scene_open_ranks(struct scene *scene, struct fake_collective *fake, uint32_t rank,
+                             uint32_t ranks)
+{
+  scene_open(scene, cpu(), 1, 1);
+  fake_collective_init(fake, rank, ranks);
+  scene->ranks = (struct plm_ranks){
+      .collective = &fake->base, .rank = rank, .ranks = ranks, .ops = scene->ops};
+}
+
+static void path_in_run(const struct scene *scene, const char *name, char path[PLM_PATH_SIZE])
+{
+  assert_int_equal(plm_path_join(path, scene->run, name, NULL), PLM_OK);
+}
+
+static plm_status wait_until_it_dies(struct plm_collective *collective,
+                                     struct plm_transfer *transfer, struct plm_error *error)
+{
+  (void)collective;
+  if (transfer->kind != PLM_RECEIVE) return PLM_OK;
+  return plm_error_set(error, PLM_FAILURE, "rank 1 has died");
+}
+
+static void a_rank_that_dies_leaves_an_earlier_profile(void **state)
+{
+  (void)state;
+  struct scene scene;
+  struct fake_collective fake;
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE], unfinished[PLM_PATH_SIZE];
+  scene_open_ranks(&scene, &fake, 0, 2);
+  fake.base.wait = wait_until_it_dies;
+  path_in_run(&scene, "profile.json", path);
+  path_in_run(&scene, "profile.json.tmp", unfinished);
+  assert_int_equal(plm_file_write(path, "earlier", 7, 0644, NULL), PLM_OK);
+  plm_profile_step_begins(scene.profile, 1, 1000);
+  plm_profile_step_ended(scene.profile, 2000);
+  assert_int_equal(plm_profile_finish(scene.profile, false, &error), PLM_FAILURE);
+  assert_string_equal(error.what, "rank 1 has died");
+  char *text = text_of_profile(&scene);
+  assert_string_equal(text, "earlier");
+  assert_false(plm_file_exists(unfinished));
+  free(text);
+  scene_close(&scene);
+  fake_collective_deinit(&fake);
+}
+
 /* ---- the rate of a copy -------------------------------------------------------------------- */
 
 static uint64_t fake_ns;
@@ -453,6 +503,7 @@ int main(void)
       cmocka_unit_test(a_step_that_was_abandoned_is_left_out),
       cmocka_unit_test(without_a_step_there_is_no_file),
       cmocka_unit_test(a_file_that_cannot_be_written_is_a_warning),
+      cmocka_unit_test(a_rank_that_dies_leaves_an_earlier_profile),
       cmocka_unit_test(the_fastest_copy_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
