@@ -220,6 +220,7 @@ void plm_profile_step_begins(struct plm_profile *profile, uint64_t step, uint64_
   if (profile->first_step == 0) profile_begin_recording(profile, step, now_ns);
   profile->step = step;
   profile->step_began_ns = now_ns;
+  profile->before_step = profile->count;
 }
 
 void plm_profile_step_ended(struct plm_profile *profile, uint64_t now_ns)
@@ -246,10 +247,22 @@ bool plm_profile_is_due(const struct plm_profile *profile)
   return plm_profile_is_pending(profile) && profile->last_step == profile->options.last;
 }
 
+/* Leaves out what was recorded since a step began that has not ended, except checkpoints, which
+ * the writer has written beside it. */
+static void leave_out_open_step(struct plm_profile *profile)
+{
+  size_t kept = profile->before_step;
+  if (profile->step == 0) return;
+  for (size_t i = kept; i < profile->count; i++)
+    if (profile->events[i].track == PLM_TRACK_WRITER) profile->events[kept++] = profile->events[i];
+  profile->count = kept;
+}
+
 plm_status plm_profile_finish(struct plm_profile *profile, bool measure, struct plm_error *error)
 {
   if (!plm_profile_is_pending(profile)) return PLM_OK;
   profile->written = true;
+  leave_out_open_step(profile);
   profile_settle(profile);
   profile_end_recording(profile);
   if (measure) profile->copy_rate = plm_copy_rate(profile->options.ops, plm_clock_ns);

@@ -69,7 +69,7 @@ void plm_profile_close(struct plm_profile *profile); /* NULL is fine; writes not
 
 /* A step from 1 begins, or has ended; the times are plm_clock_ns. Between the two, and until
  * plm_profile_finish after the last one, everything is recorded if the step is one of those. A step
- * that does not end is left out. */
+ * that does not end is left out, with everything since its beginning except written checkpoints. */
 void plm_profile_step_begins(struct plm_profile *profile, uint64_t step, uint64_t now_ns);
 void plm_profile_step_ended(struct plm_profile *profile, uint64_t now_ns);
 /* Whether steps were recorded that are not written yet; and whether the last of them has ended. */

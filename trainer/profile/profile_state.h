@@ -16,7 +16,8 @@ struct plm_profile {
   bool failed;   /* there was no memory: what follows is missing, and the file says so */
   struct plm_profile_event *events; /* (count) */
   size_t count, room;
-  uint64_t step, step_began_ns;                              /* of the running step; step 0: none */
+  uint64_t step, step_began_ns; /* of the running step; step 0: none */
+  size_t before_step;           /* events that were recorded before it */
   uint64_t first_step, last_step, first_began_ns, agreed_ns; /* agreed_ns: all ranks began it */
   uint64_t op_began_ns;
   /* Marks are used again after each step, when their times are known (profile_settle). Mark 0 is

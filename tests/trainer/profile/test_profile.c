@@ -329,11 +329,32 @@ static void a_step_that_was_abandoned_is_left_out(void **state)
   scene_open(&scene, cpu(), 1, 9);
   plm_profile_step_begins(scene.profile, 1, 1000);
   plm_profile_step_ended(scene.profile, 2000);
+  put(scene.profile, (struct plm_profile_event){.track = PLM_TRACK_STEP,
+                                                .kind = PLM_SPAN_REPORT,
+                                                .name = "report the step",
+                                                .number = -1,
+                                                .begin_ns = 2100,
+                                                .end_ns = 2200});
   plm_profile_step_begins(scene.profile, 2, 3000);
+  put(scene.profile, (struct plm_profile_event){.track = PLM_TRACK_STEP,
+                                                .kind = PLM_SPAN_OPERATOR,
+                                                .name = "linear_forward",
+                                                .number = -1,
+                                                .begin_ns = 3100,
+                                                .end_ns = 3200});
+  put(scene.profile, (struct plm_profile_event){.track = PLM_TRACK_WRITER,
+                                                .kind = PLM_SPAN_CHECKPOINT,
+                                                .name = "write checkpoint",
+                                                .number = 1,
+                                                .begin_ns = 2500,
+                                                .end_ns = 3300});
   assert_int_equal(plm_profile_finish(scene.profile, false, NULL), PLM_OK);
   char *text = text_of_profile(&scene);
   assert_non_null(strstr(text, "\"first_step\":1,\"last_step\":1,"));
   assert_null(strstr(text, "step 2"));
+  assert_null(strstr(text, "linear_forward"));
+  assert_non_null(strstr(text, "report the step"));
+  assert_non_null(strstr(text, "write checkpoint 1"));
   free(text);
   plm_profile_step_ended(scene.profile, 4000); /* too late */
   assert_false(plm_profile_is_due(scene.profile));
