@@ -8,6 +8,7 @@
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
 #include "common/run/run.h"
+#include "common/run/run_profile.h"
 #include "trainer/profile/profile_state.h"
 
 enum { PIECE = 1 << 20 };
@@ -63,7 +64,7 @@ static plm_status find_origin(const struct plm_profile *profile, uint64_t *zero_
 
 struct sink {
   struct plm_profile *profile;
-  FILE *file; /* of rank 0; NULL: it could not be written */
+  FILE *file; /* of rank 0; NULL: it could not be opened, or an earlier profile stays */
   struct plm_text text;
 };
 
@@ -252,15 +253,42 @@ static void close_file(struct sink *sink, bool whole, const char *path, const ch
            (unsigned long long)profile->first_step, (unsigned long long)profile->last_step, path);
 }
 
+/* How many of the steps that are to be profiled lie between two steps. */
+static uint64_t steps_within(const struct plm_profile *profile, uint64_t first, uint64_t last)
+{
+  if (first < profile->options.first) first = profile->options.first;
+  if (last > profile->options.last) last = profile->options.last;
+  return last < first ? 0 : last - first + 1;
+}
+
+/* Whether the run has a profile of as many of these steps, or of more. After a crash, a run may
+ * meet only the last of them again. */
+static bool is_profiled(const struct plm_profile *profile, const char *path)
+{
+  uint64_t first, last;
+  if (!plm_run_profile_steps(path, &first, &last) ||
+      steps_within(profile, first, last) <
+          steps_within(profile, profile->first_step, profile->last_step))
+    return false;
+  plm_info("the profile %s of steps %llu to %llu stays, because this start has only recorded steps "
+           "%llu to %llu",
+           path, (unsigned long long)first, (unsigned long long)last,
+           (unsigned long long)profile->first_step, (unsigned long long)profile->last_step);
+  return true;
+}
+
 static plm_status write_as_first(struct sink *sink, uint64_t zero_ns, struct plm_error *error)
 {
+  const struct plm_profile *profile = sink->profile;
   char path[PLM_PATH_SIZE], unfinished[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_join(path, sink->profile->options.run, PLM_RUN_PROFILE, error));
-  PLM_TRY(plm_path_join(unfinished, sink->profile->options.run, PLM_RUN_PROFILE ".tmp", error));
-  sink->file = fopen(unfinished, "we");
-  if (sink->file == NULL)
-    plm_warning("the profile %s cannot be written: %s", path, strerror(errno));
-  put_head(&sink->text, sink->profile);
+  PLM_TRY(plm_path_join(path, profile->options.run, PLM_RUN_PROFILE, error));
+  PLM_TRY(plm_path_join(unfinished, profile->options.run, PLM_RUN_PROFILE ".tmp", error));
+  if (!is_profiled(profile, path)) {
+    sink->file = fopen(unfinished, "we");
+    if (sink->file == NULL)
+      plm_warning("the profile %s cannot be written: %s", path, strerror(errno));
+  }
+  put_head(&sink->text, profile);
   plm_status status = put_events(sink, zero_ns, error);
   if (status == PLM_OK) status = receive_all(sink, error);
   if (sink->file != NULL) close_file(sink, status == PLM_OK, path, unfinished);

@@ -16,6 +16,7 @@
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
+#include "common/run/run_profile.h"
 
 #define EVERYTHING "everything\n"
 
@@ -113,6 +114,17 @@ static plm_status move_again(const char *from, const char *to, const char *name,
   return plm_path_remove(source, error);
 }
 
+/* Moves a profile of later steps, some of which may be profiled again. */
+static plm_status move_profile(const char *run, const char *previous, uint64_t step,
+                               struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  uint64_t first, last;
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_PROFILE, error));
+  if (!plm_run_profile_steps(path, &first, &last) || last <= step) return PLM_OK;
+  return move_one(run, previous, PLM_RUN_PROFILE, error);
+}
+
 static plm_status move_later(const char *run, const char *previous, uint64_t step,
                              struct plm_error *error)
 {
@@ -136,6 +148,7 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
   PLM_TRY(plm_directory_sync(aside, error));
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_checkpoint_point_latest(folder, name, error));
+  PLM_TRY(move_profile(run, previous, step, error));
   PLM_TRY(move_lines(run, previous, PLM_RUN_TRAINER_METRICS, step, error));
   return move_lines(run, previous, PLM_RUN_EVALUATOR_METRICS, step, error);
 }

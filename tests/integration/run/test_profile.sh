@@ -72,7 +72,7 @@ expect 1 plm-pipeline profile run/trainer.jsonl
 says err 'run/trainer.jsonl.*this is no profile of plm-pipeline'
 
 # ---- resuming ----------------------------------------------------------------------------------------
-# a run that is stopped within the steps has a profile of those before; the resume one of those after
+# a run that is stopped within the steps has a profile of those before, which stays if those after are not more
 start_packer "$PLM_TMP/again"
 start_trainer_for "$PLM_TMP/again" 5 "${short[@]}" --set trainer.profile.steps=3-7
 kill -TERM "$trainer_pid"
@@ -84,8 +84,18 @@ awk '/stopped after step/ { published = 1 } /the profile of steps 3 to/ { exit !
   fail "the profile was written before the last checkpoint"
 [ "$(steps_of again)" = "$(seq -f 'step %g' -s , 3 "$last")" ] || fail "stopped at $last, profiled $(steps_of again)"
 run_trainer "$PLM_TMP/again" "${short[@]}" --set trainer.profile.steps=3-7 || fail "the resume"
-[ "$(steps_of again)" = "$(seq -f 'step %g' -s , $((last + 1)) 7)" ] || fail "resumed at $last, profiled $(steps_of again)"
+[ "$(steps_of again)" = "$(seq -f 'step %g' -s , 3 "$last")" ] || fail "resumed at $last, profiled $(steps_of again)"
+grep -q "of steps 3 to $last stays, because this start has only recorded steps $((last + 1)) to 7" trainer.log ||
+  fail "nobody says that the earlier profile stays"
 same_checkpoints plain again
+stop_packer
+# it is moved aside with what is later than the checkpoint to which a run goes back
+expect 0 plm-pipeline up pipeline.yaml trainer packer --run "$PLM_TMP/again" "${short[@]}" --profile 7 -q \
+  --resume "$PLM_TMP/again/checkpoints/step_00000004"
+[ "$(steps_of again/previous-1)" = "$(seq -f 'step %g' -s , 3 "$last")" ] || fail "the earlier profile was not moved"
+[ "$(steps_of again)" = "step 7" ] || fail "after going back, profiled $(steps_of again)"
+same_checkpoints plain again
+start_packer "$PLM_TMP/again"
 # of steps that are over, there is none, and somebody says so
 rm again/profile.json
 run_trainer "$PLM_TMP/again" "${short[@]}" --set trainer.steps=9 --set trainer.profile.steps=3-7 || fail "9 steps"

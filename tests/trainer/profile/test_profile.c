@@ -361,6 +361,57 @@ static void a_step_that_was_abandoned_is_left_out(void **state)
   scene_close(&scene);
 }
 
+/* Records two steps from `step` on, in a run whose profile is to be of steps 10 to 12. */
+static void profile_two_steps(struct scene *scene, uint64_t step)
+{
+  scene->profile = NULL;
+  const struct plm_profile_options options = {
+      .first = 10, .last = 12, .ops = scene->ops, .ranks = &scene->ranks, .run = scene->run};
+  assert_int_equal(plm_profile_open(&options, &scene->profile, NULL), PLM_OK);
+  for (uint64_t i = 0; i < 2; i++) {
+    plm_profile_step_begins(scene->profile, step + i, 1000 + 1000 * i);
+    plm_profile_step_ended(scene->profile, 2000 + 1000 * i);
+  }
+  assert_int_equal(plm_profile_finish(scene->profile, false, NULL), PLM_OK);
+  plm_profile_close(scene->profile);
+}
+
+/* After a crash, a run may meet only the last of the steps again. */
+static void an_earlier_profile_of_as_many_of_the_steps_stays(void **state)
+{
+  (void)state;
+  static const struct {
+    uint64_t first, last;
+    bool stays;
+  } earlier[] = {{10, 12, true}, {1, 11, true}, {10, 11, true},  {1, 10, false},
+                 {1, 9, false},  {4, 5, false}, {20, 22, false}, {12, 20, false}};
+  struct scene scene;
+  scene_open(&scene, cpu(), 10, 12);
+  plm_profile_close(scene.profile);
+  char path[PLM_PATH_SIZE], head[200];
+  assert_int_equal(plm_path_join(path, scene.run, PLM_RUN_PROFILE, NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof earlier / sizeof *earlier; i++) {
+    const int length =
+        snprintf(head, sizeof head,
+                 "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":%llu,"
+                 "\"last_step\":%llu},\"traceEvents\":[\n]}\n",
+                 (unsigned long long)earlier[i].first, (unsigned long long)earlier[i].last);
+    assert_int_equal(plm_file_write(path, head, (size_t)length, 0644, NULL), PLM_OK);
+    profile_two_steps(&scene, 11);
+    char *text = text_of_profile(&scene);
+    assert_int_equal(strcmp(text, head) == 0, earlier[i].stays);
+    assert_int_equal(strstr(text, "\"first_step\":11,\"last_step\":12,") != NULL,
+                     !earlier[i].stays);
+    free(text);
+  }
+  profile_two_steps(&scene, 10);
+  char *text = text_of_profile(&scene);
+  assert_non_null(strstr(text, "\"first_step\":11,\"last_step\":12,")); /* as many */
+  free(text);
+  scene.profile = NULL;
+  scene_close(&scene);
+}
+
 static void without_a_step_there_is_no_file(void **state)
 {
   (void)state;
@@ -522,6 +573,7 @@ int main(void)
       cmocka_unit_test(events_of_the_cpu_add_up_to_the_step),
       cmocka_unit_test(events_of_a_device_add_up_to_the_step),
       cmocka_unit_test(a_step_that_was_abandoned_is_left_out),
+      cmocka_unit_test(an_earlier_profile_of_as_many_of_the_steps_stays),
       cmocka_unit_test(without_a_step_there_is_no_file),
       cmocka_unit_test(a_file_that_cannot_be_written_is_a_warning),
       cmocka_unit_test(a_rank_that_dies_leaves_an_earlier_profile),
