@@ -118,6 +118,7 @@ plm_status plm_find_lr_configure(const struct plm_find_lr *find, const char *fol
   trainer->checkpoint.every = find->steps; /* no checkpoint on the way */
   trainer->restart = PLM_RESTART_NO;
   trainer->ema = 0;
+  trainer->profile = (struct plm_step_range){0}; /* its steps are those of the run */
   if (config->packer_instances == 0) config->packer_instances = 1;
   config->tensorboard = false;
   config->norms = 0;

@@ -32,9 +32,11 @@ says err 'with lr_hidden at 1, another rate would be 200, but 100 is the most'
 says err 'choose HIGH at most 0.5 with --lr-range'
 nothing_is_left
 
-# The rates; variables of the environment that are settings count once, and not again in the test itself.
-export PLM_TRAINER_STEPS=7 PLM_TRAINER_OPTIMIZER_LR_EMBED=0.02
-expect 0 run --find-lr --lr-range 1e-4:1e-1 --lr-steps 31 --set trainer.optimizer.lr_hidden=0.01 --json
+# The rates; variables of the environment that are settings count once, and not again in the test itself. The steps of a
+# profile are those of the run.
+export PLM_TRAINER_STEPS=60 PLM_TRAINER_OPTIMIZER_LR_EMBED=0.02
+expect 0 run --find-lr --lr-range 1e-4:1e-1 --lr-steps 31 --set trainer.optimizer.lr_hidden=0.01 \
+  --set trainer.profile.steps=40-42 --json
 unset PLM_TRAINER_STEPS PLM_TRAINER_OPTIMIZER_LR_EMBED
 jq -e '(.lr_hidden | length) == 31 and (.smoothed_loss | length) == 31 and .diverged == false' out >/dev/null ||
   { cat out >&2; fail "the steps of the test"; }
