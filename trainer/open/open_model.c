@@ -50,6 +50,7 @@ static plm_status open_profile(struct plm_trainer *trainer, struct plm_error *er
 {
   const struct plm_step_range steps = trainer->config->trainer.profile;
   const struct plm_resolved *resolved = &trainer->state.resolved;
+  if (plm_ranks_first(trainer->ranks)) plm_profile_sweep(trainer->run);
   if (steps.last == 0) return PLM_OK;
   if (trainer->state.step >= steps.last) {
     if (plm_ranks_first(trainer->ranks))

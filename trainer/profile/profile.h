@@ -81,6 +81,9 @@ bool plm_profile_is_due(const struct plm_profile *profile);
  * warning; an error is one of the exchange between ranks. */
 plm_status plm_profile_finish(struct plm_profile *profile, bool measure, struct plm_error *error);
 
+/* Removes what a trainer that was killed has left of a profile. */
+void plm_profile_sweep(const char *run);
+
 struct plm_profile_event {
   enum plm_track track;
   enum plm_span kind;

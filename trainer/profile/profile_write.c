@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
 #include "common/run/run.h"
 #include "common/run/run_profile.h"
 #include "trainer/profile/profile_state.h"
+
+#define UNFINISHED PLM_RUN_PROFILE ".tmp"
 
 enum { PIECE = 1 << 20 };
 
@@ -64,9 +67,16 @@ static plm_status find_origin(const struct plm_profile *profile, uint64_t *zero_
 
 struct sink {
   struct plm_profile *profile;
-  FILE *file; /* of rank 0; NULL: it could not be opened, or an earlier profile stays */
+  int failure; /* errno of the first write to the file that failed; 0: none did */
+  FILE *file;  /* of rank 0; NULL: it could not be opened, or an earlier profile stays */
   struct plm_text text;
 };
+
+static void put_in_file(struct sink *sink, const void *bytes, size_t size)
+{
+  if (sink->file == NULL || fwrite(bytes, 1, size, sink->file) == size) return;
+  if (sink->failure == 0) sink->failure = errno;
+}
 
 /* Sends a piece of text, or an empty one at the end. */
 static plm_status send_piece(struct sink *sink, struct plm_error *error)
@@ -84,9 +94,8 @@ static plm_status flush(struct sink *sink, struct plm_error *error)
   plm_status status = PLM_OK;
   if (!plm_ranks_first(sink->profile->options.ranks))
     status = send_piece(sink, error);
-  else if (sink->file != NULL)
-    (void)fwrite(sink->text.data, 1, sink->text.length,
-                 sink->file); /* ferror is asked at the end */
+  else
+    put_in_file(sink, sink->text.data, sink->text.length);
   plm_text_clear(&sink->text);
   return status;
 }
@@ -216,7 +225,7 @@ static plm_status receive_from(struct sink *sink, uint32_t rank, char *piece,
     if (size == 0) return PLM_OK;
     PLM_ASSERT(size <= 2 * PIECE);
     PLM_TRY(plm_collective_receive(collective, PLM_LANE_STEP, rank, piece, size, error));
-    if (sink->file != NULL) (void)fwrite(piece, 1, size, sink->file);
+    put_in_file(sink, piece, size);
   }
 }
 
@@ -237,15 +246,17 @@ static plm_status receive_all(struct sink *sink, struct plm_error *error)
 /* whole: the file has what all ranks have sent. Otherwise an earlier profile stays as it is. */
 static void close_file(struct sink *sink, bool whole, const char *path, const char *unfinished)
 {
+  static const char end[] = "\n]}\n";
   const struct plm_profile *profile = sink->profile;
-  bool good = fputs("\n]}\n", sink->file) >= 0 && ferror(sink->file) == 0;
-  good = fclose(sink->file) == 0 && good;
+  put_in_file(sink, end, strlen(end));
+  if (fclose(sink->file) != 0 && sink->failure == 0) sink->failure = errno;
   if (!whole) {
     (void)remove(unfinished);
     return;
   }
-  if (!good || rename(unfinished, path) != 0) {
-    plm_warning("the profile %s cannot be written: %s", path, strerror(errno));
+  if (sink->failure == 0 && rename(unfinished, path) != 0) sink->failure = errno;
+  if (sink->failure != 0) {
+    plm_warning("the profile %s cannot be written: %s", path, strerror(sink->failure));
     (void)remove(unfinished);
     return;
   }
@@ -282,7 +293,7 @@ static plm_status write_as_first(struct sink *sink, uint64_t zero_ns, struct plm
   const struct plm_profile *profile = sink->profile;
   char path[PLM_PATH_SIZE], unfinished[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, profile->options.run, PLM_RUN_PROFILE, error));
-  PLM_TRY(plm_path_join(unfinished, profile->options.run, PLM_RUN_PROFILE ".tmp", error));
+  PLM_TRY(plm_path_join(unfinished, profile->options.run, UNFINISHED, error));
   if (!is_profiled(profile, path)) {
     sink->file = fopen(unfinished, "we");
     if (sink->file == NULL)
@@ -308,4 +319,10 @@ plm_status plm_profile_write(struct plm_profile *profile, struct plm_error *erro
   }
   plm_text_deinit(&sink.text);
   return status;
+}
+
+void plm_profile_sweep(const char *run)
+{
+  char path[PLM_PATH_SIZE];
+  if (plm_path_join(path, run, UNFINISHED, NULL) == PLM_OK) (void)unlink(path);
 }

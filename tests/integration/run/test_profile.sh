@@ -83,7 +83,9 @@ last=$(newest_step again)
 awk '/stopped after step/ { published = 1 } /the profile of steps 3 to/ { exit !published }' trainer.log ||
   fail "the profile was written before the last checkpoint"
 [ "$(steps_of again)" = "$(seq -f 'step %g' -s , 3 "$last")" ] || fail "stopped at $last, profiled $(steps_of again)"
+echo "{" >again/profile.json.tmp # of one that was killed
 run_trainer "$PLM_TMP/again" "${short[@]}" --set trainer.profile.steps=3-7 || fail "the resume"
+[ ! -e again/profile.json.tmp ] || fail "part of a profile was left"
 [ "$(steps_of again)" = "$(seq -f 'step %g' -s , 3 "$last")" ] || fail "resumed at $last, profiled $(steps_of again)"
 grep -q "of steps 3 to $last stays, because this start has only recorded steps $((last + 1)) to 7" trainer.log ||
   fail "nobody says that the earlier profile stays"

@@ -7,74 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/base/log/log.h"
 #include "common/base/text/json.h"
-#include "common/run/run.h"
-#include "tests/support/harness/captured.h"
+#include "tests/support/cases/profile_scene.h"
 #include "tests/support/harness/cmocka_all.h"
-#include "tests/support/harness/scratch.h"
 #include "tests/support/operators/device_case.h"
-#include "tests/support/peers/fake_collective.h"
 #include "trainer/profile/copy_rate.h"
-
-struct scene {
-  struct plm_ranks ranks;
-  struct plm_ops *ops;
-  struct plm_profile *profile;
-  char run[PLM_PATH_SIZE];
-};
-
-static void scene_open(struct scene *scene, struct plm_ops *ops, uint64_t first, uint64_t last)
-{
-  struct plm_error error = {0};
-  *scene = (struct scene){.ranks = plm_ranks_single(), .ops = ops};
-  scratch_run(scene->run);
-  const struct plm_profile_options options = {.first = first,
-                                              .last = last,
-                                              .ops = ops,
-                                              .ranks = &scene->ranks,
-                                              .run = scene->run,
-                                              .facts = {.device = ops->name,
-                                                        .isa = "a \"quoted\" isa",
-                                                        .precision = "fp32",
-                                                        .threads = 2,
-                                                        .product_flops = 2e9}};
-  if (plm_profile_open(&options, &scene->profile, &error) != PLM_OK) fail_msg("%s", error.what);
-}
-
-static void scene_close(struct scene *scene)
-{
-  plm_profile_close(scene->profile);
-  scene->ops->close(scene->ops);
-}
-
-static char *text_of_profile(const struct scene *scene)
-{
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
-  struct plm_error error = {0};
-  assert_int_equal(plm_path_join(path, scene->run, PLM_RUN_PROFILE, NULL), PLM_OK);
-  if (plm_file_read(path, 1 << 24, &text, &size, &error) != PLM_OK) fail_msg("%s", error.what);
-  return text;
-}
-
-static bool has_profile(const struct scene *scene)
-{
-  char path[PLM_PATH_SIZE];
-  assert_int_equal(plm_path_join(path, scene->run, PLM_RUN_PROFILE, NULL), PLM_OK);
-  return plm_file_exists(path);
-}
-
-static struct plm_ops *cpu(void)
-{
-  struct plm_ops *ops;
-  struct plm_error error = {0};
-  if (plm_ops_cpu_open(PLM_PRECISION_FP32, 2, NULL, &ops, &error) != PLM_OK)
-    fail_msg("%s", error.what);
-  return ops;
-}
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
@@ -87,8 +25,8 @@ static void put(struct plm_profile *profile, struct plm_profile_event event)
 static void the_file_is_a_trace_of_chrome(void **state)
 {
   (void)state;
-  struct scene scene;
-  scene_open(&scene, cpu(), 3, 4);
+  struct profile_scene scene;
+  profile_scene_open(&scene, profile_scene_cpu(), 3, 4);
   struct plm_profile *profile = scene.profile;
   enum { T = 5000000 };
   plm_profile_step_begins(profile, 2, T - 1000);
@@ -143,7 +81,7 @@ static void the_file_is_a_trace_of_chrome(void **state)
   assert_true(plm_profile_is_due(profile));
   assert_int_equal(plm_profile_finish(profile, false, NULL), PLM_OK);
   assert_false(plm_profile_is_due(profile));
-  char *text = text_of_profile(&scene);
+  char *text = profile_scene_text(&scene);
   assert_string_equal(
       text,
       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"format\":\"plm-profile\",\"version\":"
@@ -178,7 +116,7 @@ static void the_file_is_a_trace_of_chrome(void **state)
       "{\"name\":\"weights on rail 0\",\"cat\":\"exchange\",\"ph\":\"X\",\"pid\":0,\"tid\":5,"
       "\"ts\":2.000,\"dur\":1.000,\"args\":{\"bytes\":4096}}\n]}\n");
   free(text);
-  scene_close(&scene);
+  profile_scene_close(&scene);
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
@@ -222,7 +160,7 @@ static const cJSON *find_event(const cJSON *events, const char *name, int track)
 enum { ROWS = 64, WIDTH = 48 };
 
 /* A "step" of some operators, a copy beside them and waits. */
-static void run_step(struct scene *scene, float *x, float *w, float *y, uint64_t step)
+static void run_step(struct profile_scene *scene, float *x, float *w, float *y, uint64_t step)
 {
   struct plm_ops *ops = scene->ops;
   const uint64_t begun = plm_clock_ns();
@@ -243,10 +181,10 @@ static void run_step(struct scene *scene, float *x, float *w, float *y, uint64_t
 static cJSON *profile_of_steps(struct plm_ops *ops, int track)
 {
   static float zeros[ROWS * WIDTH];
-  struct scene scene;
+  struct profile_scene scene;
   void *buffers[3], *host;
   const struct plm_ops before = *ops;
-  scene_open(&scene, ops, 2, 3);
+  profile_scene_open(&scene, ops, 2, 3);
   for (int i = 0; i < 3; i++) {
     assert_int_equal(ops->allocate(ops, sizeof zeros, &buffers[i], NULL), PLM_OK);
     ops->upload(ops, buffers[i], zeros, sizeof zeros);
@@ -261,7 +199,7 @@ static cJSON *profile_of_steps(struct plm_ops *ops, int track)
   }
   assert_int_equal(ops->wait_copies(ops, NULL), PLM_OK);
   assert_memory_equal(&before, ops, sizeof before); /* nothing is observed any more */
-  char *text = text_of_profile(&scene);
+  char *text = profile_scene_text(&scene);
   cJSON *json = cJSON_Parse(text);
   assert_non_null(json);
   const cJSON *events = cJSON_GetObjectItem(json, "traceEvents");
@@ -288,14 +226,14 @@ static cJSON *profile_of_steps(struct plm_ops *ops, int track)
   free(text);
   for (int i = 0; i < 3; i++) ops->release(ops, buffers[i]);
   ops->release_host(ops, host);
-  scene_close(&scene);
+  profile_scene_close(&scene);
   return json;
 }
 
 static void events_of_the_cpu_add_up_to_the_step(void **state)
 {
   (void)state;
-  cJSON *json = profile_of_steps(cpu(), PLM_TRACK_STEP);
+  cJSON *json = profile_of_steps(profile_scene_cpu(), PLM_TRACK_STEP);
   const cJSON *events = cJSON_GetObjectItem(json, "traceEvents");
   assert_null(find_event(events, "linear_forward", PLM_TRACK_DEVICE));
   assert_null(find_event(events, "synchronize", PLM_TRACK_STEP));
@@ -325,8 +263,8 @@ static void events_of_a_device_add_up_to_the_step(void **state)
 static void a_step_that_was_abandoned_is_left_out(void **state)
 {
   (void)state;
-  struct scene scene;
-  scene_open(&scene, cpu(), 1, 9);
+  struct profile_scene scene;
+  profile_scene_open(&scene, profile_scene_cpu(), 1, 9);
   plm_profile_step_begins(scene.profile, 1, 1000);
   plm_profile_step_ended(scene.profile, 2000);
   put(scene.profile, (struct plm_profile_event){.track = PLM_TRACK_STEP,
@@ -349,7 +287,7 @@ static void a_step_that_was_abandoned_is_left_out(void **state)
                                                 .begin_ns = 2500,
                                                 .end_ns = 3300});
   assert_int_equal(plm_profile_finish(scene.profile, false, NULL), PLM_OK);
-  char *text = text_of_profile(&scene);
+  char *text = profile_scene_text(&scene);
   assert_non_null(strstr(text, "\"first_step\":1,\"last_step\":1,"));
   assert_null(strstr(text, "step 2"));
   assert_null(strstr(text, "linear_forward"));
@@ -358,69 +296,18 @@ static void a_step_that_was_abandoned_is_left_out(void **state)
   free(text);
   plm_profile_step_ended(scene.profile, 4000); /* too late */
   assert_false(plm_profile_is_due(scene.profile));
-  scene_close(&scene);
-}
-
-/* Records two steps from `step` on, in a run whose profile is to be of steps 10 to 12. */
-static void profile_two_steps(struct scene *scene, uint64_t step)
-{
-  scene->profile = NULL;
-  const struct plm_profile_options options = {
-      .first = 10, .last = 12, .ops = scene->ops, .ranks = &scene->ranks, .run = scene->run};
-  assert_int_equal(plm_profile_open(&options, &scene->profile, NULL), PLM_OK);
-  for (uint64_t i = 0; i < 2; i++) {
-    plm_profile_step_begins(scene->profile, step + i, 1000 + 1000 * i);
-    plm_profile_step_ended(scene->profile, 2000 + 1000 * i);
-  }
-  assert_int_equal(plm_profile_finish(scene->profile, false, NULL), PLM_OK);
-  plm_profile_close(scene->profile);
-}
-
-/* After a crash, a run may meet only the last of the steps again. */
-static void an_earlier_profile_of_as_many_of_the_steps_stays(void **state)
-{
-  (void)state;
-  static const struct {
-    uint64_t first, last;
-    bool stays;
-  } earlier[] = {{10, 12, true}, {1, 11, true}, {10, 11, true},  {1, 10, false},
-                 {1, 9, false},  {4, 5, false}, {20, 22, false}, {12, 20, false}};
-  struct scene scene;
-  scene_open(&scene, cpu(), 10, 12);
-  plm_profile_close(scene.profile);
-  char path[PLM_PATH_SIZE], head[200];
-  assert_int_equal(plm_path_join(path, scene.run, PLM_RUN_PROFILE, NULL), PLM_OK);
-  for (size_t i = 0; i < sizeof earlier / sizeof *earlier; i++) {
-    const int length =
-        snprintf(head, sizeof head,
-                 "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":%llu,"
-                 "\"last_step\":%llu},\"traceEvents\":[\n]}\n",
-                 (unsigned long long)earlier[i].first, (unsigned long long)earlier[i].last);
-    assert_int_equal(plm_file_write(path, head, (size_t)length, 0644, NULL), PLM_OK);
-    profile_two_steps(&scene, 11);
-    char *text = text_of_profile(&scene);
-    assert_int_equal(strcmp(text, head) == 0, earlier[i].stays);
-    assert_int_equal(strstr(text, "\"first_step\":11,\"last_step\":12,") != NULL,
-                     !earlier[i].stays);
-    free(text);
-  }
-  profile_two_steps(&scene, 10);
-  char *text = text_of_profile(&scene);
-  assert_non_null(strstr(text, "\"first_step\":11,\"last_step\":12,")); /* as many */
-  free(text);
-  scene.profile = NULL;
-  scene_close(&scene);
+  profile_scene_close(&scene);
 }
 
 static void without_a_step_there_is_no_file(void **state)
 {
   (void)state;
-  struct scene scene;
-  scene_open(&scene, cpu(), 5, 9);
+  struct profile_scene scene;
+  profile_scene_open(&scene, profile_scene_cpu(), 5, 9);
   plm_profile_step_begins(scene.profile, 4, 1000);
   plm_profile_step_ended(scene.profile, 2000);
   assert_int_equal(plm_profile_finish(scene.profile, false, NULL), PLM_OK);
-  assert_false(has_profile(&scene));
+  assert_false(profile_scene_has(&scene));
   plm_profile_step_begins(NULL, 5, 1); /* nothing is profiled: all of them do nothing */
   plm_profile_step_ended(NULL, 2);
   plm_profile_add(NULL, PLM_TRACK_STEP, PLM_SPAN_DATA, "data wait", -1, 1);
@@ -428,74 +315,7 @@ static void without_a_step_there_is_no_file(void **state)
   assert_false(plm_profile_is_due(NULL));
   assert_int_equal(plm_profile_finish(NULL, true, NULL), PLM_OK);
   plm_profile_close(NULL);
-  scene_close(&scene);
-}
-
-static void a_file_that_cannot_be_written_is_a_warning(void **state)
-{
-  (void)state;
-  struct scene scene;
-  scene_open(&scene, cpu(), 1, 1);
-  assert_int_equal(rmdir(scene.run), 0);
-  plm_profile_step_begins(scene.profile, 1, 1000);
-  plm_profile_step_ended(scene.profile, 2000);
-  plm_log_init("tests", PLM_LOG_WARNING);
-  captured_begin(STDERR_FILENO);
-  assert_int_equal(plm_profile_finish(scene.profile, false, NULL), PLM_OK);
-  char expected[PLM_PATH_SIZE + 200];
-  snprintf(expected, sizeof expected,
-           "the profile %s/profile.json cannot be written: No such file or directory", scene.run);
-  assert_non_null(strstr(captured_end(), expected));
-  scene_close(&scene);
-}
-
-/* ---- several ranks ------------------------------------------------------------------------- */
-
-/* What the other ranks do is up to the test. */
-static void scene_open_ranks(struct scene *scene, struct fake_collective *fake, uint32_t rank,
-                             uint32_t ranks)
-{
-  scene_open(scene, cpu(), 1, 1);
-  fake_collective_init(fake, rank, ranks);
-  scene->ranks = (struct plm_ranks){
-      .collective = &fake->base, .rank = rank, .ranks = ranks, .ops = scene->ops};
-}
-
-static void path_in_run(const struct scene *scene, const char *name, char path[PLM_PATH_SIZE])
-{
-  assert_int_equal(plm_path_join(path, scene->run, name, NULL), PLM_OK);
-}
-
-static plm_status wait_until_it_dies(struct plm_collective *collective,
-                                     struct plm_transfer *transfer, struct plm_error *error)
-{
-  (void)collective;
-  if (transfer->kind != PLM_RECEIVE) return PLM_OK;
-  return plm_error_set(error, PLM_FAILURE, "rank 1 has died");
-}
-
-static void a_rank_that_dies_leaves_an_earlier_profile(void **state)
-{
-  (void)state;
-  struct scene scene;
-  struct fake_collective fake;
-  struct plm_error error = {0};
-  char path[PLM_PATH_SIZE], unfinished[PLM_PATH_SIZE];
-  scene_open_ranks(&scene, &fake, 0, 2);
-  fake.base.wait = wait_until_it_dies;
-  path_in_run(&scene, "profile.json", path);
-  path_in_run(&scene, "profile.json.tmp", unfinished);
-  assert_int_equal(plm_file_write(path, "earlier", 7, 0644, NULL), PLM_OK);
-  plm_profile_step_begins(scene.profile, 1, 1000);
-  plm_profile_step_ended(scene.profile, 2000);
-  assert_int_equal(plm_profile_finish(scene.profile, false, &error), PLM_FAILURE);
-  assert_string_equal(error.what, "rank 1 has died");
-  char *text = text_of_profile(&scene);
-  assert_string_equal(text, "earlier");
-  assert_false(plm_file_exists(unfinished));
-  free(text);
-  scene_close(&scene);
-  fake_collective_deinit(&fake);
+  profile_scene_close(&scene);
 }
 
 /* ---- the rate of a copy -------------------------------------------------------------------- */
@@ -573,10 +393,7 @@ int main(void)
       cmocka_unit_test(events_of_the_cpu_add_up_to_the_step),
       cmocka_unit_test(events_of_a_device_add_up_to_the_step),
       cmocka_unit_test(a_step_that_was_abandoned_is_left_out),
-      cmocka_unit_test(an_earlier_profile_of_as_many_of_the_steps_stays),
       cmocka_unit_test(without_a_step_there_is_no_file),
-      cmocka_unit_test(a_file_that_cannot_be_written_is_a_warning),
-      cmocka_unit_test(a_rank_that_dies_leaves_an_earlier_profile),
       cmocka_unit_test(the_fastest_copy_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
