@@ -63,12 +63,24 @@ static plm_status find_origin(const struct plm_profile *profile, uint64_t *zero_
   return PLM_OK;
 }
 
+/* Whether events of any rank are missing. All ranks ask. */
+static plm_status find_incomplete(const struct plm_profile *profile, bool *incomplete,
+                                  struct plm_error *error)
+{
+  struct plm_ranks *ranks = profile->options.ranks;
+  int64_t failed = profile->failed;
+  if (!ranks->single) PLM_TRY(plm_collective_vote(ranks->collective, failed, &failed, error));
+  *incomplete = failed != 0;
+  return PLM_OK;
+}
+
 /* ---- where the text goes ------------------------------------------------------------------- */
 
 struct sink {
   struct plm_profile *profile;
-  int failure; /* errno of the first write to the file that failed; 0: none did */
-  FILE *file;  /* of rank 0; NULL: it could not be opened, or an earlier profile stays */
+  bool incomplete; /* the profile of some rank is */
+  int failure;     /* errno of the first write to the file that failed; 0: none did */
+  FILE *file;      /* of rank 0; NULL: it could not be opened, or an earlier profile stays */
   struct plm_text text;
 };
 
@@ -192,8 +204,10 @@ static void put_word(struct plm_text *text, const char *name, const char *value)
 }
 
 /* What the file begins with, up to its first event. */
-static void put_head(struct plm_text *text, const struct plm_profile *profile)
+static void put_head(struct sink *sink)
 {
+  struct plm_text *text = &sink->text;
+  const struct plm_profile *profile = sink->profile;
   const struct plm_profile_facts *facts = &profile->options.facts;
   plm_text_printf(text,
                   "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"format\":\"plm-profile\","
@@ -211,7 +225,7 @@ static void put_head(struct plm_text *text, const struct plm_profile *profile)
     plm_text_printf(text, ",\"product_flops_per_second\":%.0f", facts->product_flops);
   if (profile->copy_rate > 0)
     plm_text_printf(text, ",\"copy_bytes_per_second\":%.0f", profile->copy_rate);
-  if (profile->failed) plm_text_puts(text, ",\"incomplete\":true");
+  if (sink->incomplete) plm_text_puts(text, ",\"incomplete\":true");
   plm_text_puts(text, "},\"traceEvents\":[");
 }
 
@@ -299,7 +313,7 @@ static plm_status write_as_first(struct sink *sink, uint64_t zero_ns, struct plm
     if (sink->file == NULL)
       plm_warning("the profile %s cannot be written: %s", path, strerror(errno));
   }
-  put_head(&sink->text, profile);
+  put_head(sink);
   plm_status status = put_events(sink, zero_ns, error);
   if (status == PLM_OK) status = receive_all(sink, error);
   if (sink->file != NULL) close_file(sink, status == PLM_OK, path, unfinished);
@@ -311,6 +325,7 @@ plm_status plm_profile_write(struct plm_profile *profile, struct plm_error *erro
   struct sink sink = {.profile = profile};
   uint64_t zero_ns = 0;
   plm_status status = find_origin(profile, &zero_ns, error);
+  if (status == PLM_OK) status = find_incomplete(profile, &sink.incomplete, error);
   if (status == PLM_OK && plm_ranks_first(profile->options.ranks)) {
     status = write_as_first(&sink, zero_ns, error);
   } else if (status == PLM_OK) {

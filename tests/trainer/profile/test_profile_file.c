@@ -141,6 +141,40 @@ static void a_rank_that_dies_leaves_an_earlier_profile(void **state)
   fake_collective_deinit(&fake);
 }
 
+static int64_t failed_elsewhere; /* what rank 1 says in the vote */
+static plm_status wait_for_no_events(struct plm_collective *collective,
+                                     struct plm_transfer *transfer, struct plm_error *error)
+{
+  (void)collective;
+  (void)error;
+  if (transfer->kind == PLM_RECEIVE) memset(transfer->to, 0, transfer->bytes);
+  if (transfer->kind != PLM_ALL_GATHER) return PLM_OK;
+  int64_t *all = transfer->to;
+  assert_int_equal(transfer->bytes, sizeof *all);
+  memcpy(all, transfer->from, sizeof *all);
+  all[1] = failed_elsewhere;
+  return PLM_OK;
+}
+
+static void a_profile_is_incomplete_if_that_of_any_rank_is(void **state)
+{
+  (void)state;
+  for (failed_elsewhere = 0; failed_elsewhere < 2; failed_elsewhere++) {
+    struct profile_scene scene;
+    struct fake_collective fake;
+    scene_open_ranks(&scene, &fake, 0, 2);
+    fake.base.wait = wait_for_no_events;
+    plm_profile_step_begins(scene.profile, 1, 1000);
+    plm_profile_step_ended(scene.profile, 2000);
+    assert_int_equal(plm_profile_finish(scene.profile, false, NULL), PLM_OK);
+    char *text = profile_scene_text(&scene);
+    assert_int_equal(strstr(text, ",\"incomplete\":true}") != NULL, failed_elsewhere != 0);
+    free(text);
+    profile_scene_close(&scene);
+    fake_collective_deinit(&fake);
+  }
+}
+
 /* Other ranks send nothing, and by then there is room in the file system again. */
 static plm_status wait_until_there_is_room(struct plm_collective *collective,
                                            struct plm_transfer *transfer, struct plm_error *error)
@@ -216,6 +250,7 @@ int main(void)
       cmocka_unit_test(an_earlier_profile_of_as_many_of_the_steps_stays),
       cmocka_unit_test(a_file_that_cannot_be_written_is_a_warning),
       cmocka_unit_test(a_rank_that_dies_leaves_an_earlier_profile),
+      cmocka_unit_test(a_profile_is_incomplete_if_that_of_any_rank_is),
       cmocka_unit_test(the_first_write_that_fails_says_why),
       cmocka_unit_test(what_a_killed_trainer_left_is_removed),
   };
