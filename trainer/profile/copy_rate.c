@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 enum { REPETITIONS_MAX = 8 };
-static const size_t MOST = (size_t)128 << 20, LEAST = (size_t)1 << 20;
+static const size_t LEAST = (size_t)1 << 20;
 static const uint64_t BUDGET_NS = 200000000;
 
 /* Seconds of one copy; negative if the device reports an error. */
@@ -32,9 +32,9 @@ static double copy_rate_of(struct plm_ops *ops, void *to, const void *from, size
   return best_s > 0 ? 2 * (double)bytes / best_s : 0;
 }
 
-double plm_copy_rate(struct plm_ops *ops, uint64_t (*clock_ns)(void))
+double plm_copy_rate(struct plm_ops *ops, size_t most, uint64_t (*clock_ns)(void))
 {
-  for (size_t bytes = MOST; bytes >= LEAST; bytes /= 4) {
+  for (size_t bytes = most; bytes >= LEAST; bytes /= 4) {
     void *buffer = NULL;
     if (ops->allocate(ops, 2 * bytes, &buffer, NULL) != PLM_OK) continue;
     ops->zero(ops, buffer, 2 * bytes);

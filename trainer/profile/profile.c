@@ -11,6 +11,9 @@
 
 enum { FIRST_ROOM = 1 << 14, FIRST_MARKS = 1 << 12 };
 
+/* Of the copies that are timed: more than fits into caches, and little compared with a run. */
+enum { COPY_ON_HOST = 32 << 20, COPY_ON_DEVICE = 128 << 20 };
+
 static void give_up(struct plm_profile *profile, const struct plm_error *error)
 {
   if (!profile->failed) plm_warning("the profile is incomplete: %s", error->what);
@@ -265,7 +268,9 @@ plm_status plm_profile_finish(struct plm_profile *profile, bool measure, struct 
   leave_out_open_step(profile);
   profile_settle(profile);
   profile_end_recording(profile);
-  if (measure) profile->copy_rate = plm_copy_rate(profile->options.ops, plm_clock_ns);
+  if (measure && plm_ranks_first(profile->options.ranks)) /* which writes the rate */
+    profile->copy_rate = plm_copy_rate(
+        profile->options.ops, profile->on_device ? COPY_ON_DEVICE : COPY_ON_HOST, plm_clock_ns);
   plm_profile_complete(profile);
   const plm_status status = plm_profile_write(profile, error);
   free(profile->events);

@@ -76,9 +76,9 @@ void plm_profile_step_ended(struct plm_profile *profile, uint64_t now_ns);
 bool plm_profile_is_pending(const struct plm_profile *profile);
 bool plm_profile_is_due(const struct plm_profile *profile);
 /* Writes what was recorded; all ranks call it at the same place, also if the run is interrupted
- * before the last of the steps. Does nothing if nothing is pending. measure: also measure how fast
- * memory is copied, which takes some tenths of a second. That the file cannot be written is only a
- * warning; an error is one of the exchange between ranks. */
+ * before the last of the steps. Does nothing if nothing is pending. measure: rank 0 also measures
+ * how fast memory is copied, which takes some tenths of a second. That the file cannot be written
+ * is only a warning; an error is one of the exchange between ranks. */
 plm_status plm_profile_finish(struct plm_profile *profile, bool measure, struct plm_error *error);
 
 /* Removes what a trainer that was killed has left of a profile. */

@@ -175,6 +175,40 @@ static void a_profile_is_incomplete_if_that_of_any_rank_is(void **state)
   }
 }
 
+static plm_status no_memory(struct plm_ops *ops, size_t bytes, void **buffer,
+                            struct plm_error *error)
+{
+  (void)ops;
+  (void)buffer;
+  (void)error;
+  fail_msg("a rank whose rate nobody writes allocates %zu bytes", bytes);
+  return PLM_NO_MEMORY;
+}
+
+static plm_status wait_as_second(struct plm_collective *collective, struct plm_transfer *transfer,
+                                 struct plm_error *error)
+{
+  (void)collective;
+  (void)transfer;
+  (void)error;
+  return PLM_OK;
+}
+
+static void only_rank_0_measures_the_rate_of_copies(void **state)
+{
+  (void)state;
+  struct profile_scene scene;
+  struct fake_collective fake;
+  scene_open_ranks(&scene, &fake, 1, 2);
+  fake.base.wait = wait_as_second;
+  scene.ops->allocate = no_memory;
+  plm_profile_step_begins(scene.profile, 1, 1000);
+  plm_profile_step_ended(scene.profile, 2000);
+  assert_int_equal(plm_profile_finish(scene.profile, true, NULL), PLM_OK);
+  profile_scene_close(&scene);
+  fake_collective_deinit(&fake);
+}
+
 /* Other ranks send nothing, and by then there is room in the file system again. */
 static plm_status wait_until_there_is_room(struct plm_collective *collective,
                                            struct plm_transfer *transfer, struct plm_error *error)
@@ -251,6 +285,7 @@ int main(void)
       cmocka_unit_test(a_file_that_cannot_be_written_is_a_warning),
       cmocka_unit_test(a_rank_that_dies_leaves_an_earlier_profile),
       cmocka_unit_test(a_profile_is_incomplete_if_that_of_any_rank_is),
+      cmocka_unit_test(only_rank_0_measures_the_rate_of_copies),
       cmocka_unit_test(the_first_write_that_fails_says_why),
       cmocka_unit_test(what_a_killed_trainer_left_is_removed),
   };
