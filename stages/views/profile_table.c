@@ -183,12 +183,22 @@ static const struct event *step_of(const struct event *steps, size_t count,
   return NULL;
 }
 
+/* Whether an event of the host is not told: other rows say it, or it is nothing. If there is a
+ * device, its tracks have the copies as well, and its step says what the host waits for. */
+static bool is_told_elsewhere(const struct event *event, bool inside, bool device)
+{
+  if (is_kind(event, "launch") || is_kind(event, "other") || is_kind(event, "data")) return true;
+  if (!device || event->track != TRACK_STEP) return false;
+  return is_kind(event, "copy") || (inside && is_kind(event, "wait"));
+}
+
 /* Adds up the events of one rank. What lies within another event of its track is a part of it. */
 static void count_rank(const struct events *events, const struct event *steps, size_t step_count,
                        bool shapes, struct plm_profile_table *table)
 {
-  const uint32_t rank = steps[0].rank,
-                 main_track = has_device(events, rank) ? TRACK_DEVICE : TRACK_STEP;
+  const uint32_t rank = steps[0].rank;
+  const bool device = has_device(events, rank);
+  const uint32_t main_track = device ? TRACK_DEVICE : TRACK_STEP;
   uint32_t track = TRACK_LIMIT;
   int64_t end_ns = 0;
   for (size_t i = 0; i < events->count; i++) {
@@ -201,7 +211,7 @@ static void count_rank(const struct events *events, const struct event *steps, s
     const bool inside = step_of(steps, step_count, event) != NULL;
     if (event->track == main_track && inside)
       profile_count(&table->in, event, shapes);
-    else if (!is_kind(event, "launch") && !is_kind(event, "other") && !is_kind(event, "data"))
+    else if (!is_told_elsewhere(event, inside, device))
       profile_count(&table->beside, event, shapes);
   }
   for (size_t i = 0; i < step_count; i++)

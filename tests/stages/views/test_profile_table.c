@@ -103,30 +103,39 @@ static void one_rank_and_its_shapes(void **state)
       "take a snapshot               0.5       0.12         -\n");
 }
 
-/* On a device, its track says what the step consists of, and the host's waits come below. */
+/* On a device, its tracks say what the step consists of and what is copied; of the host, there is
+ * only what it does between steps. */
 static void a_device_has_its_own_track(void **state)
 {
   (void)state;
   static const char text[] =
       "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":3,\"last_step\":3,\"ranks\":1},"
-      "\"traceEvents\":[" EVENT("step 3", "step", "0", "0", "0", "4000", "")
-          EVENT("add", "launch", "0", "0", "0", "10", "\"bytes\":8")
-              EVENT("synchronize", "wait", "0", "0", "10", "3990", "")
-                  EVENT("idle", "idle", "0", "2", "0", "1000", "")
-                      EVENT("add", "operator", "0", "2", "1000", "3000", "\"bytes\":8")
-                          EVENT("download_beside", "copy", "0", "3", "5000", "100", "") TAIL;
+      "\"traceEvents\":[" EVENT("step 3", "step", "0", "0", "0", "4000",
+                                "") EVENT("add", "launch", "0", "0", "0", "10", "\"bytes\":8")
+          EVENT("upload", "copy", "0", "0", "10", "20",
+                "\"bytes\":8") EVENT("synchronize", "wait", "0", "0", "30", "3970", "")
+              EVENT("synchronize", "wait", "0", "0", "4500", "200", "")
+                  EVENT("upload", "copy", "0", "0", "4700", "40", "\"bytes\":8")
+                      EVENT("idle", "idle", "0", "2", "0", "1000", "")
+                          EVENT("upload", "copy", "0", "2", "1000", "500", "\"bytes\":8")
+                              EVENT("add", "operator", "0", "2", "1500", "2500", "\"bytes\":8")
+                                  EVENT("upload", "copy", "0", "2", "4710", "30", "\"bytes\":8")
+                                      EVENT("download_beside", "copy", "0", "3", "5000", "100", "")
+                                          TAIL;
   expect_print(
       text, (struct plm_profile_view){.rank = -1},
       "step 3 on an unknown device: 4.00 ms a step\n"
       "\n"
       "in a step                   calls         ms    share   GFLOP/s      GB/s  of limit\n"
-      "add                             1       3.00   75.0 %         -       0.0         -\n"
+      "add                             1       2.50   62.5 %         -       0.0         -\n"
       "idle                            1       1.00   25.0 %         -         -         -\n"
+      "upload                          1       0.50   12.5 %         -       0.0         -\n"
       "all                                     4.00  100.0 %\n"
       "\n"
       "beside a step               calls         ms      GB/s\n"
-      "synchronize                     1       3.99         -\n"
-      "download_beside                 1       0.10         -\n");
+      "synchronize                     1       0.20         -\n"
+      "download_beside                 1       0.10         -\n"
+      "upload                          1       0.03       0.0\n");
 }
 
 static void json_has_the_same_numbers(void **state)
