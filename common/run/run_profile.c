@@ -11,19 +11,23 @@
 
 enum { LINE_SIZE = 1 << 14 };
 
-/* Reads the line as an object of its own: the list of events, which begins at its end, is cut off.
- */
-static cJSON *read_head(const char *path)
+/* The list of events, which begins at the end of the line, is cut off. */
+cJSON *plm_run_profile_head(char *line)
 {
   static const char list[] = ",\"traceEvents\":[\n";
+  if (!plm_text_ends_with(line, list)) return NULL;
+  memcpy(line + strlen(line) - strlen(list), "}", 2);
+  return plm_json_line(line);
+}
+
+static cJSON *read_head(const char *path)
+{
   char line[LINE_SIZE];
   FILE *file = fopen(path, "re");
   if (file == NULL) return NULL;
   const bool read = fgets(line, sizeof line, file) != NULL;
   fclose(file);
-  if (!read || !plm_text_ends_with(line, list)) return NULL;
-  memcpy(line + strlen(line) - strlen(list), "}", 2);
-  return plm_json_line(line);
+  return read ? plm_run_profile_head(line) : NULL;
 }
 
 bool plm_run_profile_steps(const char *path, uint64_t *first, uint64_t *last)

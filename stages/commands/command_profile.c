@@ -8,8 +8,6 @@
 #include "stages/commands/command.h"
 #include "stages/views/profile_table.h"
 
-static const size_t FILE_MOST = (size_t)1 << 30;
-
 static const struct plm_option options[] = {
     {.name = "shapes", .help = "a row for each shape of an operator"},
     {.name = "rank",
@@ -43,8 +41,8 @@ static plm_status find_profile(const struct plm_command_context *context, char p
                                "--profile 10-12`, or trainer.profile.steps");
 }
 
-static plm_status profile_print(const struct plm_command_context *context, const char *text,
-                                size_t size, struct plm_error *error)
+static plm_status profile_print(const struct plm_command_context *context, FILE *file,
+                                struct plm_error *error)
 {
   struct plm_profile_view view = {.shapes = plm_arguments_has(context->arguments, "shapes"),
                                   .rank = -1};
@@ -53,7 +51,7 @@ static plm_status profile_print(const struct plm_command_context *context, const
   unsigned rank = 0;
   PLM_TRY(plm_arguments_within(context->arguments, "rank", 0, PLM_MAX_RANKS - 1, &rank, error));
   if (plm_arguments_has(context->arguments, "rank")) view.rank = rank;
-  const plm_status status = plm_profile_table_read(text, size, &view, &table, error);
+  const plm_status status = plm_profile_table_read(file, &view, &table, error);
   if (status == PLM_OK)
     (context->json ? plm_profile_table_json : plm_profile_table_print)(&table, &out);
   if (status == PLM_OK) plm_print(stdout, "%s", out.data);
@@ -64,14 +62,14 @@ static plm_status profile_print(const struct plm_command_context *context, const
 
 static plm_status profile_run(const struct plm_command_context *context, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], *text = NULL;
-  size_t size = 0;
+  char path[PLM_PATH_SIZE];
   PLM_TRY(plm_command_operands(context, 1, error));
   PLM_TRY(find_profile(context, path, error));
-  PLM_TRY(plm_file_read(path, FILE_MOST, &text, &size, error));
-  const plm_status status = profile_print(context, text, size, error);
-  free(text);
-  if (status == PLM_FORMAT) plm_error_where(error, "%s", path);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return plm_error_errno(error, "cannot open %s", path);
+  const plm_status status = profile_print(context, file, error);
+  fclose(file);
+  if (status == PLM_FORMAT || status == PLM_IO) plm_error_where(error, "%s", path);
   if (status != PLM_OK) return status;
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write the table");
 }

@@ -1,4 +1,4 @@
-/* Reads a profile and adds up its events by operator. */
+/* Adds up the events of a profile by operator. */
 #include "stages/views/profile_table.h"
 
 #include <cjson/cJSON.h>
@@ -9,94 +9,12 @@
 
 #include "common/base/alloc.h"
 #include "common/base/text/json.h"
-#include "common/base/text/strict_json.h"
+#include "stages/views/profile_events.h"
 
 /* Tracks of a rank (trainer/profile/profile.h), by their number in the file. */
 enum { TRACK_STEP, TRACK_PARTS, TRACK_DEVICE, TRACK_LIMIT = 1000 };
-enum { VALUES_MAX = 1 << 25 };
 
-struct event {
-  uint32_t rank, track;
-  int64_t begin_ns, end_ns;
-  const char *name, *kind, *shape; /* of the JSON; shape may be "" */
-  double bytes, flops;
-};
-
-struct events {
-  struct event *list; /* (count) */
-  size_t count;
-};
-
-/* ---- reading ------------------------------------------------------------------------------- */
-
-static plm_status no_profile(struct plm_error *error, const char *what)
-{
-  return plm_error_set(error, PLM_FORMAT, "this is no profile of plm-pipeline: %s", what);
-}
-
-/* A number of microseconds as nanoseconds; negative if it is none. */
-static int64_t ns_of(const cJSON *item, const char *name)
-{
-  const double us = plm_json_number(item, name, -1);
-  return us >= 0 && us < 1e15 ? (int64_t)llround(1e3 * us) : -1;
-}
-
-/* A whole number below a limit; negative if it is none. */
-static int64_t whole_of(const cJSON *item, const char *name, double limit)
-{
-  const double value = plm_json_number(item, name, -1);
-  return value >= 0 && value < limit && value == floor(value) ? (int64_t)value : -1;
-}
-
-static double work_of(const cJSON *item, const char *name)
-{
-  const double work = plm_json_number(item, name, 0);
-  return work > 0 && work < 1e30 ? work : 0;
-}
-
-static bool read_event(const cJSON *item, struct event *event)
-{
-  const cJSON *arguments = cJSON_GetObjectItemCaseSensitive(item, "args");
-  const int64_t rank = whole_of(item, "pid", 65536), track = whole_of(item, "tid", TRACK_LIMIT);
-  const int64_t begin_ns = ns_of(item, "ts"), took_ns = ns_of(item, "dur");
-  if (rank < 0 || track < 0 || begin_ns < 0 || took_ns < 0) return false;
-  *event = (struct event){.rank = (uint32_t)rank,
-                          .track = (uint32_t)track,
-                          .begin_ns = begin_ns,
-                          .end_ns = begin_ns + took_ns,
-                          .name = plm_json_string(item, "name", ""),
-                          .kind = plm_json_string(item, "cat", ""),
-                          .shape = plm_json_string(arguments, "shape", ""),
-                          .bytes = work_of(arguments, "bytes"),
-                          .flops = work_of(arguments, "flops")};
-  return true;
-}
-
-static int by_time(const void *a, const void *b)
-{
-  const struct event *x = a, *y = b;
-  if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-  if (x->track != y->track) return x->track < y->track ? -1 : 1;
-  if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
-  return (x->end_ns < y->end_ns) - (x->end_ns > y->end_ns);
-}
-
-static plm_status read_events(const cJSON *json, struct events *events, struct plm_error *error)
-{
-  const cJSON *array = cJSON_GetObjectItemCaseSensitive(json, "traceEvents"), *item;
-  if (!cJSON_IsArray(array)) return no_profile(error, "it has no list traceEvents");
-  events->list = calloc((size_t)cJSON_GetArraySize(array) + 1, sizeof *events->list);
-  if (events->list == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the events");
-  cJSON_ArrayForEach(item, array)
-  {
-    if (strcmp(plm_json_string(item, "ph", ""), "X") != 0) continue;
-    if (!read_event(item, &events->list[events->count]))
-      return no_profile(error, "an event has no place or no time");
-    events->count++;
-  }
-  qsort(events->list, events->count, sizeof *events->list, by_time);
-  return PLM_OK;
-}
+/* ---- what the file says -------------------------------------------------------------------- */
 
 static void copy_word(char to[PLM_PROFILE_WORD_SIZE], const cJSON *json, const char *name)
 {
@@ -108,20 +26,20 @@ static plm_status read_facts(const cJSON *json, struct plm_profile_table *table,
 {
   const cJSON *facts = cJSON_GetObjectItemCaseSensitive(json, "otherData");
   if (strcmp(plm_json_string(facts, "format", ""), "plm-profile") != 0)
-    return no_profile(error, "otherData.format is not \"plm-profile\"");
-  const int64_t first = whole_of(facts, "first_step", 1e15),
-                ranks = whole_of(facts, "ranks", 65536);
-  const int64_t last = whole_of(facts, "last_step", 1e15);
-  const int64_t threads = whole_of(facts, "threads", 65536);
+    return plm_no_profile(error, "otherData.format is not \"plm-profile\"");
+  const int64_t first = plm_profile_whole(facts, "first_step", 1e15),
+                ranks = plm_profile_whole(facts, "ranks", 65536);
+  const int64_t last = plm_profile_whole(facts, "last_step", 1e15);
+  const int64_t threads = plm_profile_whole(facts, "threads", 65536);
   if (first < 0 || last < 0 || ranks < 1)
-    return no_profile(error, "otherData has no first_step, last_step or ranks");
+    return plm_no_profile(error, "otherData has no first_step, last_step or ranks");
   table->first_step = (uint64_t)first;
   table->last_step = (uint64_t)last;
   table->ranks = (uint32_t)ranks;
   table->threads = threads > 0 ? (uint32_t)threads : 0;
   table->incomplete = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(facts, "incomplete"));
-  table->flops_limit = work_of(facts, "product_flops_per_second");
-  table->bytes_limit = work_of(facts, "copy_bytes_per_second");
+  table->flops_limit = plm_profile_work(facts, "product_flops_per_second");
+  table->bytes_limit = plm_profile_work(facts, "copy_bytes_per_second");
   copy_word(table->device, facts, "device");
   copy_word(table->isa, facts, "isa");
   copy_word(table->precision, facts, "precision");
@@ -130,20 +48,12 @@ static plm_status read_facts(const cJSON *json, struct plm_profile_table *table,
 
 /* ---- adding up ----------------------------------------------------------------------------- */
 
-/* Length of the name without the number that it may end with: "weights on rail 3". */
-static size_t bare_length(const char *name)
-{
-  size_t length = strlen(name), end = length;
-  while (end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9') end--;
-  return end < length && end > 1 && name[end - 1] == ' ' ? end - 1 : length;
-}
-
-static void profile_count(struct plm_profile_rows *rows, const struct event *event, bool shapes)
+static void profile_count(struct plm_profile_rows *rows, const struct plm_profiled *event,
+                          bool shapes)
 {
   char name[PLM_PROFILE_NAME_SIZE];
   const bool shaped = shapes && event->shape[0] != '\0';
-  snprintf(name, sizeof name, "%.*s%s%s", (int)bare_length(event->name), event->name,
-           shaped ? " " : "", shaped ? event->shape : "");
+  snprintf(name, sizeof name, "%s%s%s", event->name, shaped ? " " : "", shaped ? event->shape : "");
   size_t i = 0;
   while (i < rows->count && (strcmp(rows->rows[i].name, name) != 0 ||
                              strncmp(rows->rows[i].kind, event->kind, 15) != 0))
@@ -161,13 +71,13 @@ static void profile_count(struct plm_profile_rows *rows, const struct event *eve
   row->flops += event->flops;
 }
 
-static bool is_kind(const struct event *event, const char *kind)
+static bool is_kind(const struct plm_profiled *event, const char *kind)
 {
   return strcmp(event->kind, kind) == 0;
 }
 
 /* Whether the rank computes on a device, whose track then says what its steps consist of. */
-static bool has_device(const struct events *events, uint32_t rank)
+static bool has_device(const struct plm_profile_events *events, uint32_t rank)
 {
   for (size_t i = 0; i < events->count; i++)
     if (events->list[i].rank == rank && events->list[i].track == TRACK_DEVICE) return true;
@@ -175,8 +85,8 @@ static bool has_device(const struct events *events, uint32_t rank)
 }
 
 /* The step in which the event is; NULL: it is in none. Steps are in the order of time. */
-static const struct event *step_of(const struct event *steps, size_t count,
-                                   const struct event *event)
+static const struct plm_profiled *step_of(const struct plm_profiled *steps, size_t count,
+                                          const struct plm_profiled *event)
 {
   for (size_t i = 0; i < count; i++)
     if (event->begin_ns >= steps[i].begin_ns && event->end_ns <= steps[i].end_ns) return &steps[i];
@@ -185,7 +95,7 @@ static const struct event *step_of(const struct event *steps, size_t count,
 
 /* Whether an event of the host is not told: other rows say it, or it is nothing. If there is a
  * device, its tracks have the copies as well, and its step says what the host waits for. */
-static bool is_told_elsewhere(const struct event *event, bool inside, bool device)
+static bool is_told_elsewhere(const struct plm_profiled *event, bool inside, bool device)
 {
   if (is_kind(event, "launch") || is_kind(event, "other") || is_kind(event, "data")) return true;
   if (!device || event->track != TRACK_STEP) return false;
@@ -193,8 +103,8 @@ static bool is_told_elsewhere(const struct event *event, bool inside, bool devic
 }
 
 /* Adds up the events of one rank. What lies within another event of its track is a part of it. */
-static void count_rank(const struct events *events, const struct event *steps, size_t step_count,
-                       bool shapes, struct plm_profile_table *table)
+static void count_rank(const struct plm_profile_events *events, const struct plm_profiled *steps,
+                       size_t step_count, bool shapes, struct plm_profile_table *table)
 {
   const uint32_t rank = steps[0].rank;
   const bool device = has_device(events, rank);
@@ -202,7 +112,7 @@ static void count_rank(const struct events *events, const struct event *steps, s
   uint32_t track = TRACK_LIMIT;
   int64_t end_ns = 0;
   for (size_t i = 0; i < events->count; i++) {
-    const struct event *event = &events->list[i];
+    const struct plm_profiled *event = &events->list[i];
     if (event->rank != rank || event->track == TRACK_PARTS || is_kind(event, "step")) continue;
     if (event->track != track) end_ns = 0;
     track = event->track;
@@ -231,15 +141,21 @@ static void sort_rows(struct plm_profile_rows *rows)
   if (rows->count > 0) qsort(rows->rows, rows->count, sizeof *rows->rows, longer);
 }
 
-static plm_status add_up(const struct events *events, const struct plm_profile_view *view,
-                         struct plm_profile_table *table, struct plm_error *error)
+static bool is_step(const struct plm_profiled *event, const struct plm_profile_view *view)
 {
-  struct event *steps = plm_alloc((events->count + 1) * sizeof *steps);
-  size_t count = 0;
+  return event->track == TRACK_STEP && is_kind(event, "step") &&
+         (view->rank < 0 || view->rank == event->rank);
+}
+
+static plm_status add_up(const struct plm_profile_events *events,
+                         const struct plm_profile_view *view, struct plm_profile_table *table,
+                         struct plm_error *error)
+{
+  size_t count = 0, most = 0;
+  for (size_t i = 0; i < events->count; i++) most += is_step(&events->list[i], view);
+  struct plm_profiled *steps = plm_alloc((most + 1) * sizeof *steps);
   for (size_t i = 0; i < events->count; i++)
-    if (is_kind(&events->list[i], "step") && events->list[i].track == TRACK_STEP &&
-        (view->rank < 0 || view->rank == events->list[i].rank))
-      steps[count++] = events->list[i];
+    if (is_step(&events->list[i], view)) steps[count++] = events->list[i];
   for (size_t first = 0, end = 0; first < count; first = end) {
     while (end < count && steps[end].rank == steps[first].rank) end++;
     count_rank(events, steps + first, end - first, view->shapes, table);
@@ -248,27 +164,24 @@ static plm_status add_up(const struct events *events, const struct plm_profile_v
   if (count == 0 && view->rank >= 0)
     return plm_error_set(error, PLM_USAGE, "the profile has no rank %lld; its ranks are 0 to %u",
                          (long long)view->rank, table->ranks - 1);
-  if (count == 0) return no_profile(error, "it has no step");
+  if (count == 0) return plm_no_profile(error, "it has no step");
   sort_rows(&table->in);
   sort_rows(&table->beside);
   return PLM_OK;
 }
 
-plm_status plm_profile_table_read(const char *text, size_t size,
-                                  const struct plm_profile_view *view,
+plm_status plm_profile_table_read(FILE *file, const struct plm_profile_view *view,
                                   struct plm_profile_table *table, struct plm_error *error)
 {
-  struct events events = {0};
+  struct plm_profile_events events = {0};
+  cJSON *head;
   *table = (struct plm_profile_table){0};
-  cJSON *json = plm_json_bounded(text, size, VALUES_MAX);
-  if (json == NULL && plm_json_no_memory())
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a profile of %zu bytes", size);
-  if (json == NULL) return no_profile(error, "it is not JSON, or too long");
-  plm_status status = read_facts(json, table, error);
-  if (status == PLM_OK) status = read_events(json, &events, error);
+  plm_status status = plm_profile_head_read(file, &head, error);
+  if (status == PLM_OK) status = read_facts(head, table, error);
+  if (status == PLM_OK) status = plm_profile_events_read(file, &events, error);
   if (status == PLM_OK) status = add_up(&events, view, table, error);
-  free(events.list);
-  cJSON_Delete(json);
+  plm_profile_events_deinit(&events);
+  cJSON_Delete(head);
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/base/status.h"
 #include "common/base/text/text.h"
@@ -42,10 +43,9 @@ struct plm_profile_view {
   int64_t rank; /* only this one; negative: all */
 };
 
-/* Reads the text of a profile. PLM_FORMAT: it is none. PLM_USAGE: it has not the rank. The caller
- * deinits *table, also after an error. */
-plm_status plm_profile_table_read(const char *text, size_t size,
-                                  const struct plm_profile_view *view,
+/* Reads a profile from its beginning. PLM_FORMAT: it is none, or not whole. PLM_USAGE: it has not
+ * the rank. PLM_IO, PLM_NO_MEMORY. The caller deinits *table, also after an error. */
+plm_status plm_profile_table_read(FILE *file, const struct plm_profile_view *view,
                                   struct plm_profile_table *table, struct plm_error *error);
 void plm_profile_table_deinit(struct plm_profile_table *table);
 

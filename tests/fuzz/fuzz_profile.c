@@ -7,18 +7,18 @@
 
 #include "stages/views/profile_table.h"
 
-#define FUZZ_HEAD                                                                             \
-  "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":1,\"last_step\":1,\"ranks\":1}," \
-  "\"traceEvents\":[{\"name\":\"step 1\",\"cat\":\"step\",\"ph\":\"X\",\"pid\":0,\"tid\":0,"  \
+#define FUZZ_HEAD                                                                              \
+  "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":1,\"last_step\":1,\"ranks\":1},"  \
+  "\"traceEvents\":[\n{\"name\":\"step 1\",\"cat\":\"step\",\"ph\":\"X\",\"pid\":0,\"tid\":0," \
   "\"ts\":0,\"dur\":5.5}"
 
 static const struct fuzz_seed fuzz_seeds[] = {
-    FUZZ_TEXT(FUZZ_HEAD "]}"),
-    FUZZ_TEXT(FUZZ_HEAD ",{\"name\":\"add 7\",\"cat\":\"operator\",\"ph\":\"X\",\"pid\":0,"
+    FUZZ_TEXT(FUZZ_HEAD "\n]}"),
+    FUZZ_TEXT(FUZZ_HEAD ",\n{\"name\":\"add 7\",\"cat\":\"operator\",\"ph\":\"X\",\"pid\":0,"
                         "\"tid\":2,\"ts\":1,\"dur\":2,\"args\":{\"shape\":\"8\",\"bytes\":8,"
-                        "\"flops\":1e9}}]}"),
-    FUZZ_TEXT(FUZZ_HEAD ",{\"name\":\"idle\",\"cat\":\"idle\",\"ph\":\"X\",\"pid\":0,\"tid\":0,"
-                        "\"ts\":1e-3,\"dur\":1e14}]}"),
+                        "\"flops\":1e9}}\n]}"),
+    FUZZ_TEXT(FUZZ_HEAD ",\n{\"name\":\"idle\",\"cat\":\"idle\",\"ph\":\"X\",\"pid\":0,\"tid\":0,"
+                        "\"ts\":1e-3,\"dur\":1e14}\n]}"),
     {0},
 };
 
@@ -32,8 +32,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     char *text = malloc(size + 1);
     PLM_ASSERT(text != NULL);
     memcpy(text, bytes, size);
-    text[size] = '\0';
-    if (plm_profile_table_read(text, size, &view, &table, &error) == PLM_OK) {
+    text[size] = '\n'; /* no file of memory is empty */
+    FILE *file = fmemopen(text, size + 1, "r");
+    PLM_ASSERT(file != NULL);
+    if (plm_profile_table_read(file, &view, &table, &error) == PLM_OK) {
       plm_profile_table_print(&table, &out);
       plm_profile_table_json(&table, &out);
       PLM_ASSERT(out.length > 0 && table.steps > 0);
@@ -42,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     plm_text_deinit(&out);
     plm_profile_table_deinit(&table);
+    fclose(file);
     free(text);
   }
   return 0;

@@ -7,15 +7,17 @@
 #include <string.h>
 
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 
 #define HEAD                                                                                   \
   "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":10,\"last_step\":11,\"ranks\":2," \
   "\"threads\":1,\"device\":\"cpu\",\"isa\":\"avx2\",\"precision\":\"fp32\","                  \
-  "\"product_flops_per_second\":2e9,\"copy_bytes_per_second\":1e9},\"traceEvents\":["
+  "\"product_flops_per_second\":2e9,\"copy_bytes_per_second\":1e9},\"traceEvents\":[\n"
 #define EVENT(name, cat, pid, tid, ts, dur, args)                                        \
   "{\"name\":\"" name "\",\"cat\":\"" cat "\",\"ph\":\"X\",\"pid\":" pid ",\"tid\":" tid \
-  ",\"ts\":" ts ",\"dur\":" dur ",\"args\":{" args "}},"
-#define TAIL "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":\"rank 0\"}}]}"
+  ",\"ts\":" ts ",\"dur\":" dur ",\"args\":{" args "}},\n"
+#define TAIL \
+  "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":\"rank 0\"}}\n]}\n"
 
 /* Two steps of rank 0 and one of rank 1, whose other step the file lacks. The events are in no
  * order. */
@@ -41,12 +43,20 @@ static const char two_ranks[] =
                                                         EVENT("write checkpoint 9", "checkpoint",
                                                               "0", "4", "0", "900", "") TAIL;
 
+static plm_status read_text(const char *text, struct plm_profile_view view,
+                            struct plm_profile_table *table, struct plm_error *error)
+{
+  FILE *file = must(fmemopen((char *)text, strlen(text), "r"));
+  const plm_status status = plm_profile_table_read(file, &view, table, error);
+  fclose(file);
+  return status;
+}
+
 static void read_table(const char *text, struct plm_profile_view view,
                        struct plm_profile_table *table)
 {
   struct plm_error error = {0};
-  if (plm_profile_table_read(text, strlen(text), &view, table, &error) != PLM_OK)
-    fail_msg("%s", error.what);
+  if (read_text(text, view, table, &error) != PLM_OK) fail_msg("%s", error.what);
 }
 
 static void expect_print(const char *text, struct plm_profile_view view, const char *expected)
@@ -110,8 +120,8 @@ static void a_device_has_its_own_track(void **state)
   (void)state;
   static const char text[] =
       "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":3,\"last_step\":3,\"ranks\":1},"
-      "\"traceEvents\":[" EVENT("step 3", "step", "0", "0", "0", "4000",
-                                "") EVENT("add", "launch", "0", "0", "0", "10", "\"bytes\":8")
+      "\"traceEvents\":[\n" EVENT("step 3", "step", "0", "0", "0", "4000",
+                                  "") EVENT("add", "launch", "0", "0", "0", "10", "\"bytes\":8")
           EVENT("upload", "copy", "0", "0", "10", "20",
                 "\"bytes\":8") EVENT("synchronize", "wait", "0", "0", "30", "3970", "")
               EVENT("synchronize", "wait", "0", "0", "4500", "200", "")
@@ -158,6 +168,9 @@ static void json_has_the_same_numbers(void **state)
   plm_profile_table_deinit(&table);
 }
 
+#define FIRST_LINE "this is no profile of plm-pipeline: its first line is not that of a profile"
+#define CUT "this is no profile of plm-pipeline: it ends before its last line"
+#define NO_EVENT "this is no profile of plm-pipeline: a line is not an event as JSON"
 static void what_is_no_profile_is_refused(void **state)
 {
   (void)state;
@@ -166,16 +179,24 @@ static void what_is_no_profile_is_refused(void **state)
     int64_t rank;
     plm_status status;
   } cases[] = {
-      {"", "this is no profile of plm-pipeline: it is not JSON, or too long", -1, PLM_FORMAT},
-      {"[]", "this is no profile of plm-pipeline: otherData.format is not \"plm-profile\"", -1,
+      {"\n", FIRST_LINE, -1, PLM_FORMAT},
+      {"[]", FIRST_LINE, -1, PLM_FORMAT},
+      {"{\"otherData\":{\"format\":\"plm-profile\"},\"traceEvents\":[]}", FIRST_LINE, -1,
        PLM_FORMAT},
-      {"{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":1,\"last_step\":2,\"ranks\":0}}",
+      {"{\"otherData\":{,\"traceEvents\":[\n", FIRST_LINE, -1, PLM_FORMAT},
+      {"{\"otherData\":{},\"traceEvents\":[\n]}\n",
+       "this is no profile of plm-pipeline: otherData.format is not \"plm-profile\"", -1,
+       PLM_FORMAT},
+      {"{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":1,\"last_step\":2,\"ranks\":0},"
+       "\"traceEvents\":[\n]}\n",
        "this is no profile of plm-pipeline: otherData has no first_step, last_step or ranks", -1,
        PLM_FORMAT},
-      {"{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":1,\"last_step\":2,\"ranks\":1}}",
-       "this is no profile of plm-pipeline: it has no list traceEvents", -1, PLM_FORMAT},
+      {HEAD, CUT, -1, PLM_FORMAT},
+      {HEAD EVENT("step 10", "step", "0", "0", "0", "1", ""), CUT, -1, PLM_FORMAT},
+      {HEAD "{\"name\":\n]}\n", NO_EVENT, -1, PLM_FORMAT},
+      {HEAD "]", NO_EVENT, -1, PLM_FORMAT},
       {HEAD TAIL, "this is no profile of plm-pipeline: it has no step", -1, PLM_FORMAT},
-      {HEAD "{\"name\":\"step 1\",\"ph\":\"X\",\"cat\":\"step\",\"pid\":0,\"tid\":0,\"ts\":1}]}",
+      {HEAD "{\"name\":\"step 1\",\"ph\":\"X\",\"cat\":\"step\",\"pid\":0,\"tid\":0,\"ts\":1}\n",
        "this is no profile of plm-pipeline: an event has no place or no time", -1, PLM_FORMAT},
       {HEAD EVENT("step 10", "step", "0", "0", "0", "-1", "") TAIL,
        "this is no profile of plm-pipeline: an event has no place or no time", -1, PLM_FORMAT},
@@ -185,12 +206,49 @@ static void what_is_no_profile_is_refused(void **state)
     struct plm_profile_table table;
     struct plm_error error = {0};
     const struct plm_profile_view view = {.rank = cases[i].rank};
-    assert_int_equal(
-        plm_profile_table_read(cases[i].text, strlen(cases[i].text), &view, &table, &error),
-        cases[i].status);
+    assert_int_equal(read_text(cases[i].text, view, &table, &error), cases[i].status);
     assert_string_equal(error.what, cases[i].why);
     plm_profile_table_deinit(&table);
   }
+}
+
+static void a_line_that_is_too_long_is_refused(void **state)
+{
+  (void)state;
+  struct plm_profile_table table;
+  struct plm_error error = {0};
+  struct plm_text text = {0};
+  plm_text_printf(&text, "%s%70000s\n]}\n", HEAD, "");
+  assert_int_equal(read_text(text.data, (struct plm_profile_view){.rank = -1}, &table, &error),
+                   PLM_FORMAT);
+  assert_string_equal(error.what, "this is no profile of plm-pipeline: a line is too long, but the "
+                                  "trainer writes an event in each");
+  plm_text_deinit(&text);
+  plm_profile_table_deinit(&table);
+}
+
+/* The numbers at the end of names do not count. */
+static void many_events_are_added_up(void **state)
+{
+  (void)state;
+  enum { EVENTS = 20000, NAMES = 100 };
+  struct plm_profile_table table;
+  struct plm_text text = {0};
+  plm_text_puts(&text, HEAD EVENT("step 10", "step", "0", "0", "0", "20000", ""));
+  for (int i = 0; i < EVENTS; i++)
+    plm_text_printf(&text,
+                    "{\"name\":\"op_%d %d\",\"cat\":\"operator\",\"ph\":\"X\",\"pid\":0,\"tid\":0,"
+                    "\"ts\":%d,\"dur\":1},\n",
+                    i % NAMES, i, i);
+  plm_text_puts(&text, TAIL);
+  read_table(text.data, (struct plm_profile_view){.rank = -1}, &table);
+  assert_int_equal(table.in.count, NAMES);
+  for (size_t i = 0; i < NAMES; i++) {
+    assert_int_equal(table.in.rows[i].calls, EVENTS / NAMES);
+    assert_int_equal(table.in.rows[i].ns, 1000 * EVENTS / NAMES);
+  }
+  plm_text_deinit(&text);
+  plm_profile_table_deinit(&table);
 }
 
 int main(void)
@@ -201,6 +259,8 @@ int main(void)
       cmocka_unit_test(a_device_has_its_own_track),
       cmocka_unit_test(json_has_the_same_numbers),
       cmocka_unit_test(what_is_no_profile_is_refused),
+      cmocka_unit_test(a_line_that_is_too_long_is_refused),
+      cmocka_unit_test(many_events_are_added_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
