@@ -19,7 +19,7 @@
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/up_dry_run.h"
 
-enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000 };
+enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000, PROFILE_SIZE = 80 };
 
 static const struct plm_option options[] = {
     {'d', "detach", NULL, "run in the background; the stages' lines go to the run's logs only"},
@@ -38,8 +38,7 @@ static const struct plm_option options[] = {
      "print graph, command lines, memory, disk, cores and ports; change nothing"},
     {0, "profile", "FIRST-LAST",
      "write what these steps do, and how long it takes, to profile.json in the run folder, "
-     "whatever "
-     "trainer.profile.steps says; `plm-pipeline profile` prints it"},
+     "whatever trainer.profile.steps says; only in this `up`; `plm-pipeline profile` prints it"},
     {0, "find-lr", NULL,
      "train a short run of its own whose learning rates grow from step to step, draw the loss, and "
      "suggest rates; the run itself is not started"},
@@ -59,6 +58,8 @@ struct plan {
   const char *launch[PLM_KIND_COUNT];
   bool apart;
   char fingerprint[PLM_FINGERPRINTS_SIZE]; /* of the corpora */
+  char profile[PROFILE_SIZE];              /* --profile as a setting */
+  const char *trainer_options[3];          /* which the trainer gets; ends with NULL */
 };
 
 /* ---- the command line ---------------------------------------------------------------------- */
@@ -134,24 +135,29 @@ static plm_status read_apart(const struct plm_arguments *arguments, struct plan 
   return PLM_OK;
 }
 
-/* --profile, which is trainer.profile.steps for this `up`. */
+/* --profile, which is trainer.profile.steps for this `up`. The trainer is told it beside the
+ * configuration, which is kept in the run folder. */
 static plm_status read_profile(const struct plm_arguments *arguments, struct plan *plan,
                                struct plm_error *error)
 {
-  struct plm_step_range *steps = &plan->config.trainer.profile;
+  struct plm_step_range steps;
   char why[PLM_STEP_RANGE_MESSAGE];
   const char *text = plm_arguments_get(arguments, "profile");
   if (text == NULL) return PLM_OK;
-  if (!plm_step_range_parse(text, steps, why))
+  if (!plm_step_range_parse(text, &steps, why))
     return plm_error_set(error, PLM_USAGE, "--profile: %s", why);
-  if (steps->last > plan->config.trainer.steps)
+  if (steps.last > plan->config.trainer.steps)
     return plm_error_set(
         error, PLM_USAGE, "--profile: step %llu is beyond the last step, %llu (trainer.steps)",
-        (unsigned long long)steps->last, (unsigned long long)plan->config.trainer.steps);
+        (unsigned long long)steps.last, (unsigned long long)plan->config.trainer.steps);
   if (!plan->chosen[PLM_KIND_TRAINER])
     return plm_error_set(error, PLM_USAGE,
                          "--profile needs the trainer, which `up` does not "
                          "start here");
+  snprintf(plan->profile, sizeof plan->profile, "trainer.profile.steps=%llu-%llu",
+           (unsigned long long)steps.first, (unsigned long long)steps.last);
+  plan->trainer_options[0] = "--set";
+  plan->trainer_options[1] = plan->profile;
   return PLM_OK;
 }
 
@@ -264,6 +270,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
       .lock = lock,
       .program_directory = context->program_directory,
       .fingerprint = plan->fingerprint,
+      .trainer_options = plan->trainer_options,
       .apart = plan->apart,
       .detached = detached,
       .color = context->color,
@@ -345,8 +352,9 @@ static plm_status up(const struct plm_command_context *context, struct plm_error
     status = plm_run_inspect(&plan.config, plan.mode, plan.resume_path,
                              plan.chosen[PLM_KIND_TRAINER], &prepared, error);
     if (status == PLM_OK) {
-      const struct plm_dry_run run = {&plan.config, context->program_directory, plan.fingerprint,
-                                      plan.chosen, &prepared};
+      const struct plm_dry_run run = {&plan.config,     context->program_directory,
+                                      plan.fingerprint, plan.chosen,
+                                      &prepared,        plan.trainer_options};
       status = plm_dry_run(&run, error);
     }
   } else if (plm_arguments_has(context->arguments, "detach") ||

@@ -13,9 +13,10 @@ struct plm_supervisor_options {
   const struct plm_config *config;
   struct plm_lock *lock; /* of the supervisor; watched */
   const char *program_directory;
-  const char *fingerprint;           /* of the corpus, in hex; "" if there is none here */
-  bool chosen[PLM_KIND_COUNT];       /* which stages to run */
-  const char *const *packer_options; /* further arguments of packers; ends with NULL; or NULL */
+  const char *fingerprint;            /* of the corpus, in hex; "" if there is none here */
+  bool chosen[PLM_KIND_COUNT];        /* which stages to run */
+  const char *const *trainer_options; /* further arguments; ends with NULL; or NULL */
+  const char *const *packer_options;  /* likewise */
   const char
       *launch[PLM_KIND_COUNT]; /* what starts a kind of stages elsewhere: a shell's words, to
                                   which the stage's command line is appended; NULL: nothing */

@@ -85,6 +85,7 @@ static plm_status start_process(struct launcher *launcher, struct supervised *st
       plm_stage_command_make(launcher->program_directory, launcher->stages->config->run,
                              launcher->stages->apart ? PLM_RUN_CONFIG_APART : PLM_RUN_CONFIG,
                              launcher->fingerprint, stage->kind, &command, error);
+  if (stage->kind == PLM_KIND_TRAINER) plm_stage_command_add(&command, launcher->trainer_options);
   if (stage->kind == PLM_KIND_PACKER) plm_stage_command_add(&command, launcher->packer_options);
   if (status == PLM_OK && stage->gang != NULL)
     status = gang_prepare(stage->gang, stage, command.argv, &gang, error);

@@ -18,8 +18,9 @@ struct launcher {
   struct screen *screen;
   struct exporter *exporter;
   const char *program_directory;
-  const char *fingerprint;           /* of the corpus, in hex; "" if there is none here */
-  const char *const *packer_options; /* further arguments of packers; ends with NULL; or NULL */
+  const char *fingerprint;            /* of the corpus, in hex; "" if there is none here */
+  const char *const *trainer_options; /* further arguments; ends with NULL; or NULL */
+  const char *const *packer_options;  /* likewise */
 };
 
 void supervised_start(struct launcher *launcher, struct supervised *stage);

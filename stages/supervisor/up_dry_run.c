@@ -43,6 +43,7 @@ static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *
     if (!run->chosen[kind]) continue;
     PLM_TRY(plm_stage_command_make(run->program_directory, run->config->run, PLM_RUN_CONFIG,
                                    run->fingerprint, (enum plm_stage_index)kind, &command, error));
+    if (kind == PLM_KIND_TRAINER) plm_stage_command_add(&command, run->trainer_options);
     const bool gang = plm_stage_is_gang(run->config, (enum plm_stage_index)kind);
     struct plm_gang_command mpirun = {0};
     const plm_status status =

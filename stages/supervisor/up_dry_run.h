@@ -12,6 +12,7 @@ struct plm_dry_run {
   const char *fingerprint;             /* of the corpus, in hex; "" if there is none here */
   const bool *chosen;                  /* (PLM_KIND_COUNT) which stages would run */
   const struct plm_prepared *prepared; /* what plm_run_inspect found */
+  const char *const *trainer_options;  /* further arguments; ends with NULL; or NULL */
 };
 
 /* Prints to stdout. plm-trainer is asked for the memory that it would need; if it does not answer,

@@ -124,3 +124,8 @@ says err '--profile needs the trainer'
 expect 0 plm-pipeline up pipeline.yaml trainer packer --run "$PLM_TMP/supervised" "${short[@]}" --profile 2 -q
 [ "$(steps_of supervised)" = "step 2" ] || fail "up --profile 2 has $(steps_of supervised)"
 same_checkpoints plain supervised
+# which the run does not keep
+expect 0 plm-pipeline config -c supervised/pipeline.yaml --json
+jq -e '."trainer.profile.steps".value == null' out >kept || fail "the run keeps --profile: $(cat out)"
+expect 0 plm-pipeline up pipeline.yaml "${short[@]}" --run "$PLM_TMP/planned" --profile 2 --dry-run
+says out ' --set trainer.profile.steps=2-2$'
