@@ -119,13 +119,13 @@ static bool card_facts_on_line(void *context, const cJSON *line)
 }
 
 /* Reads RUN/evaluator.jsonl of a checkpoint RUN/checkpoints/step_N. A copy of a checkpoint
- * elsewhere has none. */
+ * elsewhere has none, and neither has a model with another one's adapter. */
 static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   facts->evaluations = cJSON_CreateArray();
   facts->tasks = cJSON_CreateArray();
-  if (!facts->folder->checkpoint) return PLM_OK;
+  if (!facts->folder->checkpoint || facts->adapter != NULL) return PLM_OK;
   PLM_TRY(plm_path_join(path, facts->folder->directory, "../../" PLM_RUN_EVALUATOR_METRICS, error));
   PLM_TRY(plm_metrics_each(path, card_facts_on_line, facts, error));
   if (cJSON_GetArraySize(facts->evaluations) == 0)

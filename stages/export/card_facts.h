@@ -20,6 +20,8 @@ struct plm_card_facts {
   const char *weights; /* "ema" or "model" */
   const char *dtype;   /* "float32" or "bfloat16" */
   uint64_t parameters;
+  const char
+      *adapter; /* the folder of an adapter that was added to the folder's weights; or NULL */
 
   /* filled by plm_card_facts_gather */
   bool trained; /* trainer.json exists: config, tokens, precision, fingerprint are set */
@@ -30,8 +32,8 @@ struct plm_card_facts {
   char fingerprint[PLM_HASH_HEX_SIZE]; /* of the corpus */
   bool corpus_known;                   /* the corpus with this fingerprint is still there */
   struct plm_corpus_description corpus;
-  struct cJSON
-      *evaluations; /* array: the evaluator's last line for each set and split and these weights */
+  struct cJSON *evaluations; /* array: the evaluator's last line for each set and split and these
+                                weights; empty with an adapter, since the weights are others then */
   struct cJSON *tasks; /* array: the same of evaluator.tasks, without those that were skipped */
 };
 

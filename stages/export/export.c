@@ -197,7 +197,9 @@ static plm_status write_tokenizer_and_code(const struct export *export, struct p
   return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer has %u tokens", model->vocab_size);
 }
 
-static plm_status write_card(const struct export *export, struct plm_error *error)
+/* adapter: the folder of the one that was added, or NULL. */
+static plm_status write_card_about(const struct export *export, const char *adapter,
+                                   struct plm_error *error)
 {
   const char *slash = strrchr(export->target.final, '/');
   struct plm_card_facts facts = {
@@ -207,6 +209,7 @@ static plm_status write_card(const struct export *export, struct plm_error *erro
       .weights = export->result->weights,
       .dtype = export->result->dtype,
       .parameters = export->result->parameters,
+      .adapter = adapter,
   };
   struct plm_text text = {0};
   PLM_TRY(plm_card_facts_gather(&facts, error));
@@ -215,6 +218,17 @@ static plm_status write_card(const struct export *export, struct plm_error *erro
   plm_card_facts_deinit(&facts);
   const plm_status status = write_text(export, "README.md", text.data, error);
   plm_text_deinit(&text);
+  return status;
+}
+
+static plm_status write_card(const struct export *export, struct plm_error *error)
+{
+  const char *other = export->request->with_adapter;
+  if (other == NULL) return write_card_about(export, NULL, error);
+  char *real = realpath(other, NULL); /* its last part is the folder's name */
+  if (real == NULL) return plm_error_errno(error, "cannot find %s", other);
+  const plm_status status = write_card_about(export, real, error);
+  free(real);
   return status;
 }
 

@@ -51,20 +51,9 @@ static void put_labels(const struct plm_head_config *head, struct plm_text *text
   }
 }
 
-static void put_introduction(const struct plm_card_facts *facts, struct plm_text *text)
+/* What is said of a model without a head for labels. */
+static void put_objective(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  char count[32];
-  plm_text_puts(text, "# ");
-  model_card_put_cell(text, facts->name);
-  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`)",
-                  plm_card_is_protein(facts) ? "protein language model"
-                                             : "byte-level language model",
-                  plm_format_count(facts->parameters, count),
-                  plm_architecture_name(facts->folder->model.architecture));
-  if (plm_card_predicts_labels(facts)) {
-    put_labels(&facts->folder->model.head, text);
-    return;
-  }
   plm_text_printf(text, ", %s ",
                   plm_card_is_published(facts) && !facts->trained ? "trained elsewhere"
                                                                   : "trained by plm-pipeline");
@@ -77,6 +66,29 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
   default: break; /* labels: put_labels */
   }
   plm_text_puts(text, "\n");
+}
+
+static void put_introduction(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  char count[32], base[256], adapter[256];
+  plm_text_puts(text, "# ");
+  model_card_put_cell(text, facts->name);
+  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`)",
+                  plm_card_is_protein(facts) ? "protein language model"
+                                             : "byte-level language model",
+                  plm_format_count(facts->parameters, count),
+                  plm_architecture_name(facts->folder->model.architecture));
+  if (plm_card_predicts_labels(facts))
+    put_labels(&facts->folder->model.head, text);
+  else
+    put_objective(facts, text);
+  if (facts->adapter == NULL) return;
+  plm_text_printf(text, "It is the model `%s` with the adapter `%s` (LoRA) added to its weights.%s",
+                  plm_card_base_name(facts->folder->directory, base),
+                  plm_card_base_name(facts->adapter, adapter),
+                  facts->trained ? " The section on training is about\n"
+                                   "that model, without the adapter.\n\n"
+                                 : "\n\n");
 }
 
 static void put_loading(const struct plm_card_facts *facts, struct plm_text *text)

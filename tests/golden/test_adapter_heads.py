@@ -72,8 +72,10 @@ def test_a_head_of_peft_is_taken(tmp_path, monkeypatch, kind, residues):
     monkeypatch.chdir(tmp_path)
     save_base(kind)
     model = peft_writes(kind, residues, num_labels=3)
-    run(*FOLD)
+    run(*FOLD, "--with-adapter", "theirs/")
     check_merged(model, kind, residues, PLAIN)
+    card = pathlib.Path("out/README.md").read_text()
+    assert "It is the model `base` with the adapter `theirs` (LoRA) added to its weights." in card
     for folder in ("base", "out"):
         assert any("contact_head" in n for n in weights_of(folder)) == (kind == "esm2")
     assert not any("lm_head" in n for n in weights_of("out"))

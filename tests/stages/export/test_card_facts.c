@@ -103,6 +103,21 @@ static void the_last_line_of_each_task_is_kept(void **state)
   keeps(&facts, "");
 }
 
+/* With an adapter, the weights are not those that the evaluator measured. */
+static void an_adapted_model_has_no_measures_of_its_base(void **state)
+{
+  (void)state;
+  struct plm_card_facts facts = new_facts();
+  put("run/evaluator.jsonl",
+      "{" OURS ",\"split\":\"valid\",\"loss\":1,\"accuracy\":0.5,\"mcc\":0.25}\n"
+      "{" OURS ",\"set\":\"a\",\"split\":\"test\",\"spearman\":0.1}\n");
+  keeps(&facts, "1 ");
+  keeps_tasks(&facts, "0.1 ");
+  facts.adapter = "somewhere/theirs";
+  keeps(&facts, "");
+  keeps_tasks(&facts, "");
+}
+
 static void lines_about_others_are_left_out(void **state)
 {
   (void)state;
@@ -204,6 +219,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_line_of_each_subject_is_kept),
       cmocka_unit_test(the_last_line_of_each_task_is_kept),
+      cmocka_unit_test(an_adapted_model_has_no_measures_of_its_base),
       cmocka_unit_test(lines_about_others_are_left_out),
       cmocka_unit_test(the_state_and_its_corpus_are_read),
       cmocka_unit_test(a_damaged_state_is_an_error),

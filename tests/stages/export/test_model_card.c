@@ -267,6 +267,33 @@ static void evaluations_of_labels(void **state)
   cJSON_Delete(facts.evaluations);
 }
 
+/* With an adapter, the card names it and the model that it was added to. */
+static void an_adapted_model_names_its_parts(void **state)
+{
+  static const char untrained_text[] = " is the model `esm2_8M` with the adapter `lora_1_` (LoRA) "
+                                       "added to its weights.\n\n## Use";
+  static const char trained_text[] =
+      "(LoRA) added to its weights. The section on training is about\n"
+      "that model, without the adapter.\n\n## Use";
+  (void)state;
+  struct plm_model_folder folder = masked_folder();
+  struct plm_card_facts facts = {
+      .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
+  (void)snprintf(folder.directory, sizeof folder.directory, "/models/esm2_8M");
+  folder.model.head =
+      (struct plm_head_config){PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 0, 3, 0};
+  for (int i = 0; i < 3; i++) {
+    const char *const parts[] = {"## Use", untrained_text, trained_text};
+    struct plm_text text = {0};
+    facts.adapter = i > 0 ? "/tried/lora`1`" : NULL;
+    facts.trained = i == 2;
+    plm_model_card_print(&facts, &text);
+    if (strstr(text.data, parts[i]) == NULL) fail_msg("no %s in %s", parts[i], text.data);
+    assert_int_equal(strstr(text.data, "adapter") != NULL, i > 0);
+    plm_text_deinit(&text);
+  }
+}
+
 /* What the card says if the corpus is no longer known, and which mask rates it believes. */
 static void parts_that_may_be_missing(void **state)
 {
@@ -323,6 +350,7 @@ int main(void)
       cmocka_unit_test(a_causal_model_of_bytes),
       cmocka_unit_test(heads_for_labels),
       cmocka_unit_test(evaluations_of_labels),
+      cmocka_unit_test(an_adapted_model_names_its_parts),
       cmocka_unit_test(parts_that_may_be_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
