@@ -9,6 +9,7 @@
 
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/huggingface/head_json.h"
 #include "common/model/architecture.h"
@@ -18,15 +19,26 @@ static const struct plm_json_limits limits = {
     .values = 1 << 20, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
 static const char beginning[] = "base_model.model.";
 
-bool plm_peft_is_of_head(const char *name)
+static bool is_low_rank(const char *name)
+{
+  return plm_text_ends_with(name, ".lora_A.weight") || plm_text_ends_with(name, ".lora_B.weight");
+}
+
+static bool is_in_head(const char *name)
 {
   return strncmp(name, "classifier.", 11) == 0 || strncmp(name, "score.", 6) == 0;
+}
+
+bool plm_peft_is_of_head(const char *name)
+{
+  return is_in_head(name) && !is_low_rank(name);
 }
 
 /* What the adapter says of its head. */
 struct shape {
   char task[16]; /* "task_type" in adapter_config.json, or "" */
   bool found;
+  bool low_rank;            /* products of a head have low-rank matrices */
   bool layered;             /* it has a hidden layer, so it is one of sequences */
   uint64_t outputs, hidden; /* 0: unknown */
 };
@@ -58,8 +70,9 @@ static plm_status look_at(const char *directory, struct shape *shape, struct plm
   for (size_t i = 0; i < plm_safetensors_count(file); i++) {
     const struct plm_tensor_info *tensor = plm_safetensors_at(file, i);
     const char *name = tensor->name + strlen(beginning);
-    if (strncmp(tensor->name, beginning, strlen(beginning)) != 0 || !plm_peft_is_of_head(name))
-      continue;
+    if (strncmp(tensor->name, beginning, strlen(beginning)) != 0 || !is_in_head(name)) continue;
+    shape->low_rank |= is_low_rank(name);
+    if (is_low_rank(name)) continue;
     shape->found = true;
     if (tensor->rank != 2) continue;
     if (strcmp(name, "classifier.dense.weight") == 0) {
@@ -156,6 +169,16 @@ static plm_status assume(enum plm_head_kind kind, const struct shape *shape,
   return status;
 }
 
+static plm_status head_twice(const char *directory, struct plm_error *error)
+{
+  plm_error_set(error, PLM_UNSUPPORTED,
+                "the adapter has a head of its own (modules_to_save) and low-rank matrices "
+                "(target_modules) for products of it");
+  plm_error_where(error, "%s/adapter_model.safetensors", directory);
+  return plm_error_hint(error, "merge it in Python (merge_and_unload), and use the folder that "
+                               "save_pretrained writes then");
+}
+
 plm_status plm_peft_head_find(const char *directory, struct plm_model_folder *base,
                               struct plm_peft_head *head, struct plm_error *error)
 {
@@ -166,6 +189,7 @@ plm_status plm_peft_head_find(const char *directory, struct plm_model_folder *ba
   PLM_TRY(look_at(directory, &shape, error));
   head->found = shape.found;
   if (!shape.found) return PLM_OK;
+  if (shape.low_rank) return head_twice(directory, error);
   PLM_TRY(plm_path_join(path, directory, "config.json", error));
   if (plm_file_exists(path)) {
     (void)snprintf(head->names, sizeof head->names, "%s", directory);

@@ -15,14 +15,16 @@ struct plm_peft_head {
                                 names but LABEL_0, LABEL_1, ... */
 };
 
-/* Whether the name of a tensor of an adapter, without base_model.model., is one of such a head. */
+/* Whether the name of a tensor of an adapter, without base_model.model., is one of such a head. The
+ * low-rank matrices of a product of the base's head are not. */
 bool plm_peft_is_of_head(const char *name);
 
 /* Looks for a head in the adapter. If it has one, base->model.head becomes it, and what it means
  * comes from config.json in the adapter's folder, or if there is none from a base with a head of
  * this kind and size, or else it is what transformers assumes: numbers if there is one output, and
  * classes otherwise. PLM_CONFIG: the tensors do not say what the head is, or not the same as
- * config.json. Other errors are those of the files. */
+ * config.json. PLM_UNSUPPORTED: the adapter changes products of its own head. Other errors are
+ * those of the files. */
 plm_status plm_peft_head_find(const char *directory, struct plm_model_folder *base,
                               struct plm_peft_head *head, struct plm_error *error);
 

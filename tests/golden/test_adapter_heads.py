@@ -14,7 +14,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from plm_oracle import read_settings
 from plm_published import make_published
 from plm_testing import run, write_fasta
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from test_fine_tune import scene, settings, train, words  # noqa: F401
 from test_predict import CLASSES, MODELS, SEQUENCES, SHAPE
 from transformers import EsmForSequenceClassification
@@ -90,6 +90,29 @@ def test_a_head_of_peft_is_taken(tmp_path, monkeypatch, kind, residues):
     model = peft_writes(kind, residues, base="labelled")
     run(*FOLD, "--checkpoint", "labelled")
     check_merged(model, kind, residues, CLASSES)
+
+
+def test_low_rank_matrices_of_a_head_are_folded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_base("esm2")
+    labelled = EsmForSequenceClassification.from_pretrained("base", id2label=CLASSES)
+    draw(labelled, 4).save_pretrained("labelled")
+    lora = LoraConfig(r=3, lora_alpha=6, target_modules=[*TARGETS["esm2"], "classifier.dense"])
+    model = draw(get_peft_model(labelled, lora), 3)
+    model.save_pretrained("theirs")
+    stored = load_file("theirs/adapter_model.safetensors")
+    assert "base_model.model.classifier.dense.lora_A.weight" in stored
+    run(*FOLD, "--checkpoint", "labelled")
+    check_merged(model, "esm2", False, CLASSES)
+    # the language model has no such product
+    refused = run(*FOLD, check=False)
+    assert refused.returncode != 0 and "is for no product of this model" in refused.stderr
+    # a head that is stored whole, and changed as well
+    head = {f"base_model.model.{n}": v for n, v in weights_of("labelled").items() if "class" in n}
+    save_file(stored | head, "theirs/adapter_model.safetensors", metadata={"format": "pt"})
+    refused = run(*FOLD, "--checkpoint", "labelled", check=False)
+    assert refused.returncode != 0, refused.stderr
+    assert "a head of its own (modules_to_save) and low-rank matrices" in refused.stderr
 
 
 def change_config(folder, **keys):
