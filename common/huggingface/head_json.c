@@ -31,9 +31,15 @@ void plm_label_names_deinit(struct plm_label_names *names)
 {
   for (uint32_t i = 0; i < names->count; i++) free(names->names[i]);
   free(names->names);
+  plm_label_names_unscale(names);
+  *names = (struct plm_label_names){0};
+}
+
+void plm_label_names_unscale(struct plm_label_names *names)
+{
   free(names->mean);
   free(names->deviation);
-  *names = (struct plm_label_names){0};
+  names->mean = names->deviation = NULL;
 }
 
 static bool is_published(const struct plm_model_config *model)

@@ -19,6 +19,8 @@ struct plm_label_names {
   double *mean, *deviation; /* (count) of numbers; NULL: not scaled */
 };
 void plm_label_names_deinit(struct plm_label_names *names);
+/* Leaves only the names: the outputs are the numbers themselves. */
+void plm_label_names_unscale(struct plm_label_names *names);
 
 struct cJSON;
 /* Where the keys of config.json are that transformers does not have: `json` itself for our own

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/log/log.h"
 #include "common/base/text/json.h"
 #include "common/base/text/suggest.h"
 #include "common/base/text/text.h"
@@ -127,12 +128,29 @@ plm_status plm_export_check(const struct plm_export_request *request, struct plm
   return plm_model_folder_choose(&folder, request->weights, &file, error);
 }
 
+/* Where the meaning of the adapter's head comes from. */
+static void say_named_by(const struct plm_peft_head *head, const char *adapter,
+                         const struct plm_head_config *of)
+{
+  const char *scaled = of->loss == PLM_LOSS_SQUARES ? ", which are not scaled," : "";
+  if (head->described)
+    plm_info("%s/config.json says what the outputs of the adapter's head are", adapter);
+  else if (head->names[0] != '\0')
+    plm_info("%s has no config.json: the names of its outputs%s are those in %s", adapter, scaled,
+             head->names);
+  else
+    plm_info("%s has no config.json: its outputs%s are called LABEL_0, LABEL_1, ...", adapter,
+             scaled);
+}
+
 /* The head for labels that PEFT's adapter brings along becomes that of the model. */
 static plm_status find_head(struct export *export, struct plm_error *error)
 {
   const char *other = export->request->with_adapter;
   if (other == NULL) return PLM_OK;
-  return plm_peft_head_find(other, &export->folder, &export->head, error);
+  PLM_TRY(plm_peft_head_find(other, &export->folder, &export->head, error));
+  if (export->head.found) say_named_by(&export->head, other, &export->folder.model.head);
+  return PLM_OK;
 }
 
 static plm_status choose_weights(struct export *export, struct plm_error *error)
@@ -180,6 +198,7 @@ static plm_status write_config(const struct export *export, struct plm_error *er
   const char *named_by = export->head.found ? export->head.names : folder->directory;
   const bool named = labels && named_by[0] != '\0';
   if (named) PLM_TRY(plm_label_names_read(named_by, &folder->model, &names, error));
+  if (export->head.found && !export->head.described) plm_label_names_unscale(&names);
   char *text = plm_huggingface_config_print_labels(&model, folder->window, folder->objective,
                                                    export->result->dtype, named ? &names : NULL);
   plm_label_names_deinit(&names);

@@ -192,6 +192,7 @@ plm_status plm_peft_head_find(const char *directory, struct plm_model_folder *ba
   if (shape.low_rank) return head_twice(directory, error);
   PLM_TRY(plm_path_join(path, directory, "config.json", error));
   if (plm_file_exists(path)) {
+    head->described = true;
     (void)snprintf(head->names, sizeof head->names, "%s", directory);
     return read_described(directory, &shape, &base->model, error);
   }

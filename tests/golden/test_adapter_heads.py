@@ -16,7 +16,7 @@ from plm_published import make_published
 from plm_testing import run, write_fasta
 from safetensors.torch import load_file, save_file
 from test_fine_tune import scene, settings, train, words  # noqa: F401
-from test_predict import CLASSES, MODELS, SEQUENCES, SHAPE
+from test_predict import CLASSES, IDS, MODELS, SEQUENCES, SHAPE
 from transformers import EsmForSequenceClassification
 
 TARGETS = {"esm2": ["query", "value"], "esmc": ["q_proj", "v_proj"]}
@@ -90,6 +90,40 @@ def test_a_head_of_peft_is_taken(tmp_path, monkeypatch, kind, residues):
     model = peft_writes(kind, residues, base="labelled")
     run(*FOLD, "--checkpoint", "labelled")
     check_merged(model, kind, residues, CLASSES)
+
+
+def set_scaling(folder, scaling):
+    path = pathlib.Path(folder, "config.json")
+    own = {"max_length": 1026, "objective": "mlm", "head": {"dropout": 0.0, "scaling": scaling}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"plm_pipeline": own}))
+
+
+def test_numbers_are_scaled_as_the_adapter_says(tmp_path, monkeypatch):
+    """A base's scaling is not that of a head which PEFT trained on the outputs of transformers."""
+    monkeypatch.chdir(tmp_path)
+    save_base("esm2")
+    keys = {"id2label": {0: "tm"}, "problem_type": "regression"}
+    EsmForSequenceClassification.from_pretrained("base", **keys).save_pretrained("labelled")
+    set_scaling("labelled", [[50.5, 8.0]])
+    write_fasta("some.fasta", list(SEQUENCES.values()), list(SEQUENCES))
+
+    def predicted(said):
+        result = run(*FOLD, "--checkpoint", "labelled")
+        assert said in result.stderr, result.stderr
+        run("predict", "--checkpoint", "out", "some.fasta", "--output", "out.csv")
+        return torch.tensor([float(row["tm"]) for row in csv.DictReader(open("out.csv"))])
+
+    model = peft_writes("esm2", False, base="labelled")
+    plain = predicted("theirs has no config.json: the names of its outputs, which are not scaled, ")
+    for number, sequence in zip(plain, SEQUENCES.values(), strict=True):
+        tokens = torch.tensor([[0, *(IDS[letter] for letter in sequence), 2]])
+        with torch.no_grad():
+            expected = model(tokens, attention_mask=torch.ones_like(tokens)).logits[0, 0]
+        torch.testing.assert_close(number, expected, atol=1e-4, rtol=1e-4)
+    model.config.save_pretrained("theirs")
+    set_scaling("theirs", [[3.0, 2.0]])
+    scaled = predicted("theirs/config.json says what the outputs of the adapter's head are")
+    torch.testing.assert_close(scaled, 2 * plain + 3, atol=1e-4, rtol=1e-4)
 
 
 def test_low_rank_matrices_of_a_head_are_folded(tmp_path, monkeypatch):
