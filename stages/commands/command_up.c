@@ -267,6 +267,8 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   if (status == PLM_OK && detached) status = plm_behind_log(plan->config.run, error);
   struct plm_supervisor_options supervisor = {
       .config = &plan->config,
+      .run = context->run,
+      .sets = plm_arguments_has(context->arguments, "set"),
       .lock = lock,
       .program_directory = context->program_directory,
       .fingerprint = plan->fingerprint,

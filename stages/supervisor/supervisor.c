@@ -225,12 +225,13 @@ static void say_stopped(struct plm_supervisor *supervisor)
 {
   uint64_t step;
   struct plm_text command = {0};
-  plm_up_command_put(supervisor->options.config, &command);
-  if (!supervisor->options.chosen[PLM_KIND_TRAINER])
+  const struct plm_supervisor_options *options = &supervisor->options;
+  plm_up_command_put(options->config, options->run, &command);
+  if (!options->chosen[PLM_KIND_TRAINER])
     screen_say(&supervisor->screen, "stopped");
   else if (plm_checkpoint_latest(supervisor->stages.config->run, &step))
-    screen_say(&supervisor->screen, "stopped; `%s` will continue from step %llu", command.data,
-               (unsigned long long)step);
+    screen_say(&supervisor->screen, "stopped; `%s`%s will continue from step %llu", command.data,
+               options->sets ? " with the same --set" : "", (unsigned long long)step);
   else
     screen_say(&supervisor->screen, "stopped before the first checkpoint");
   plm_text_deinit(&command);

@@ -11,6 +11,8 @@
 
 struct plm_supervisor_options {
   const struct plm_config *config;
+  const char *run;       /* --run, as it was given, or NULL; for messages, like the next */
+  bool sets;             /* --set was given */
   struct plm_lock *lock; /* of the supervisor; watched */
   const char *program_directory;
   const char *fingerprint;            /* of the corpus, in hex; "" if there is none here */

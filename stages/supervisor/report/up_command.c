@@ -6,15 +6,21 @@
 
 #include "common/base/files/file.h"
 
-void plm_up_command_put(const struct plm_config *config, struct plm_text *text)
+static void put_file(const char *file, struct plm_text *text)
 {
   char here[PLM_PATH_SIZE];
-  const char *file = config->path;
   const size_t length = getcwd(here, sizeof here) != NULL ? strlen(here) : 0;
-  plm_text_puts(text, "plm-pipeline up");
-  if (file == NULL) return;
   if (length > 1 && strncmp(file, here, length) == 0 && file[length] == '/') file += length + 1;
   if (strcmp(file, "pipeline.yaml") == 0) return;
   plm_text_puts(text, " ");
   plm_text_put_word(text, file);
+}
+
+void plm_up_command_put(const struct plm_config *config, const char *run, struct plm_text *text)
+{
+  plm_text_puts(text, "plm-pipeline up");
+  if (config->path != NULL) put_file(config->path, text);
+  if (run == NULL) return;
+  plm_text_puts(text, " --run ");
+  plm_text_put_word(text, run);
 }

@@ -5,8 +5,8 @@
 #include "common/base/text/text.h"
 #include "common/config/config.h"
 
-/* Appends `plm-pipeline up`, and the file of the configuration unless it is the one that is read
- * anyway, pipeline.yaml of the working directory. */
-void plm_up_command_put(const struct plm_config *config, struct plm_text *text);
+/* Appends `plm-pipeline up`, the file of the configuration unless it is the one that is read
+ * anyway, pipeline.yaml of the working directory, and --run with `run`, unless that is NULL. */
+void plm_up_command_put(const struct plm_config *config, const char *run, struct plm_text *text);
 
 #endif

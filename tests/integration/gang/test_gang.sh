@@ -70,7 +70,7 @@ listens() {
   fail "rank 0 listens on $(listens "$(rank_of stopped 0)")"
 kill -TERM $up
 up_ends 143
-says stopped.err 'stopped; `plm-pipeline up` will continue from step'
+says stopped.err 'stopped; `plm-pipeline up --run stopped` will continue from step'
 ! grep -q 'while it was stopping' stopped.err || fail "the stop was no clean one: $(cat stopped.err)"
 nothing_left
 

@@ -123,7 +123,7 @@ wait_for 60 has_steps stopped 10
 job=$(job_of stopped)
 kill -TERM $up
 up_ends 143
-says stopped.err 'stopped; `plm-pipeline up` will continue from step'
+says stopped.err 'stopped; `plm-pipeline up --run stopped` with the same --set will continue from step'
 ! grep -q 'while it was stopping' stopped.err || fail "the stop was no clean one: $(cat stopped.err)"
 nothing_left
 wait_for 60 all_gone stopped

@@ -15,8 +15,8 @@ cp pipeline.yaml other/file.yaml
 plm-pipeline up pipeline.yaml --run stopped "${endless[@]}" >up.out 2>up.err </dev/null &
 up=$!
 
-# interrupt PID RUN FILE [CONFIGURATION]: Ctrl-C of `up` on this run, whose stderr is in the file; the step goes to
-# $step. It names the configuration, unless that is pipeline.yaml here.
+# interrupt PID RUN FILE COMMAND: Ctrl-C of `up` on this run, whose stderr is in the file; the step goes to $step. It
+# names the command that continues the run.
 interrupt() {
   local status=0
   kill -INT "$1"
@@ -26,12 +26,13 @@ interrupt() {
   step=$(tail -n 1 "$2/trainer.jsonl" | jq .step)
   expect 0 plm-pipeline checkpoints "$2" --verify
   [ -d "$(printf '%s/checkpoints/step_%08d' "$2" "$step")" ] || fail "$2 has no checkpoint at the step it stopped"
-  grep -q "stopped; .plm-pipeline up${4:+ $4}. will continue from step $step\$" "$3" || fail "$2 does not say where it continues"
+  grep -qF "stopped; \`$4\` with the same --set will continue from step $step" "$3" ||
+    fail "$2 does not say where it continues: $(grep stopped "$3")"
   [ ! -e "$2/DONE" ] || fail "DONE on the unfinished run $2"
 }
 
 wait_for 30 test -s stopped/trainer.jsonl
-interrupt "$up" stopped up.err
+interrupt "$up" stopped up.err 'plm-pipeline up --run stopped'
 
 # The next checkpoint after those 20 steps is compared, and the lines up to it.
 compared=$((step / 20 * 20 + 40))
@@ -40,13 +41,13 @@ plm-pipeline up pipeline.yaml --run stopped "${endless[@]}" >up.out 2>up.err </d
 up=$!
 wait_for 60 test -d "stopped/$name"
 says up.err "resuming after step $step"
-interrupt "$up" stopped up.err
+interrupt "$up" stopped up.err 'plm-pipeline up --run stopped'
 plm-pipeline up other/file.yaml --set "corpus=$PWD/corpus" --run "$PWD/third" "${endless[@]}" >up.out 2>third.err </dev/null &
 up=$!
 wait_for 60 test -s third/trainer.jsonl
-interrupt "$up" third third.err other/file.yaml
+interrupt "$up" third third.err "plm-pipeline up other/file.yaml --run $PWD/third"
 wait_for 60 test -d "quiet/$name"
-interrupt "$undisturbed" quiet quiet.err
+interrupt "$undisturbed" quiet quiet.err 'plm-pipeline up --run quiet'
 
 for run in quiet stopped; do
   head -n "$compared" $run/trainer.jsonl >$run.lines
