@@ -18,7 +18,16 @@ awk 'BEGIN {print "sequence,y,kind,set,validation"}
    printf "%s,%.6f,%s,%s,%s\n", $0, share, share < 0.52 ? "little" : "much", n % 4 == 0 ? "test" : "train",
      n % 4 == 1 ? "True" : ""}' s.fasta >t.csv
 
+# The help calls the row of the baseline by its name.
+plm-pipeline probe --help | tr -s ' \n' ' ' >help.txt
+baseline_in_help() {
+  local name
+  name=$(grep -o '^([^)]*)' out) || fail "no row of a baseline: $(cat out)"
+  grep -qF "$name" help.txt || fail "the help says nothing about $name: $(cat help.txt)"
+}
+
 expect 0 probe t.csv --target y --split set
+baseline_in_help
 says out '^table   t.csv: 120 rows, regression of "y"$'
 says out '^split   train 60, valid 30, test 30$'
 says out "^$checkpoint +last +[0-9.]+ +-?[0-9.]+ \[-?[0-9.]+, -?[0-9.]+\] "
@@ -45,6 +54,7 @@ awk -F, 'NR == 1 {print "sequence,each,set"}
   NR > 1 {x = $1; gsub(/[LAGV]/, "h", x); gsub(/[^h]/, "c", x); print $1 "," x "," $4}' t.csv >r.csv
 expect 0 probe r.csv --target each --split set
 says out '^\(composition only\) +- +[0-9.]+ +1.000 '
+baseline_in_help
 
 # Without a validation part, the alpha that is given is used: with a very large one, every prediction is the mean.
 cut -d, -f1-4 t.csv >u.csv
