@@ -48,18 +48,26 @@ static void put(struct plm_early_stop_reports *reports, uint64_t step, double nu
   reports->count++;
 }
 
-static void read_line(const char *line, size_t length, const struct plm_early_stop_rule *rule,
-                      struct plm_early_stop_reports *reports)
+static plm_status no_memory(size_t size, const char *path, struct plm_error *error)
 {
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory to read %zu bytes of %s", size, path);
+}
+
+static plm_status read_line(const char *line, size_t length, const struct plm_early_stop_rule *rule,
+                            struct plm_early_stop_reports *reports, const char *path,
+                            struct plm_error *error)
+{
+  uint64_t step;
   cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
-  const cJSON *step = cJSON_GetObjectItemCaseSensitive(report, "step");
+  if (report == NULL && plm_json_no_memory()) return no_memory(length, path, error);
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(report, "split");
   const cJSON *number = cJSON_GetObjectItemCaseSensitive(report, rule->metric);
-  if (cJSON_IsNumber(step) && step->valuedouble >= 0 && cJSON_IsString(split) &&
-      strcmp(split->valuestring, rule->split) == 0 && cJSON_IsNumber(number) &&
-      !plm_metrics_is_extra(report))
-    put(reports, (uint64_t)step->valuedouble, number->valuedouble);
+  if (plm_json_count(cJSON_GetObjectItemCaseSensitive(report, "step"), &step) &&
+      cJSON_IsString(split) && strcmp(split->valuestring, rule->split) == 0 &&
+      cJSON_IsNumber(number) && !plm_metrics_is_extra(report))
+    put(reports, step, number->valuedouble);
   cJSON_Delete(report);
+  return PLM_OK;
 }
 
 /* Whether the file still begins with what was read: its last line is where it was. */
@@ -67,7 +75,8 @@ static plm_status check_begin(int file, struct plm_early_stop_reports *reports, 
                               struct plm_error *error)
 {
   if (reports->read == 0) return PLM_OK;
-  char *line = plm_alloc(reports->last_size);
+  char *line = malloc(reports->last_size);
+  if (line == NULL) return no_memory(reports->last_size, path, error);
   const plm_status status = plm_file_read_at(file, line, reports->last_size,
                                              reports->read - reports->last_size, path, error);
   const bool same =
@@ -88,13 +97,15 @@ static plm_status read_more(int file, const char *path, const struct plm_early_s
   const uint64_t size = (uint64_t)info.st_size - reports->read;
   if (size > REPORTS_LIMIT)
     return plm_error_set(error, PLM_LIMIT, "%s has more than %d bytes", path, REPORTS_LIMIT);
-  char *text = plm_alloc(size);
-  const plm_status status = plm_file_read_at(file, text, size, reports->read, path, error);
-  for (char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
+  char *text = malloc(size);
+  if (text == NULL) return no_memory(size, path, error);
+  plm_status status = plm_file_read_at(file, text, size, reports->read, path, error);
+  for (char *line = text, *end;
+       status == PLM_OK && (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
        line = end + 1) {
-    if (status != PLM_OK) break;
     const size_t length = (size_t)(end - line) + 1;
-    read_line(line, length - 1, rule, reports);
+    status = read_line(line, length - 1, rule, reports, path, error);
+    if (status != PLM_OK) break; /* the next call reads it again */
     reports->read += length;
     reports->last_size = length;
     reports->last_hash = plm_hash64_bytes(line, length);

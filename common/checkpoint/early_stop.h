@@ -36,8 +36,10 @@ void plm_early_stop_deinit(struct plm_early_stop_reports *reports);
 
 /* Reads what evaluator.jsonl at path has more than at the last call, and all of it again if it is
  * another file by now; a missing file reports nothing. The last line about a step counts. Of equal
- * values the first is the best. Lines that are not JSON, and null values, are ignored. The rule is
- * the same at each call. until: reports of later steps do not count. */
+ * values the first is the best. Lines that are not JSON, steps that are no whole numbers up to
+ * 2^53, and null values are ignored. The rule is the same at each call. until: reports of later
+ * steps do not count. PLM_NO_MEMORY, PLM_LIMIT, and those of reading the file: the next call
+ * continues. */
 plm_status plm_early_stop_read(const char *path, const struct plm_early_stop_rule *rule,
                                uint64_t until, struct plm_early_stop_reports *reports,
                                struct plm_early_stop *found, struct plm_error *error);

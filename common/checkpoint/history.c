@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/text/strict_json.h"
 #include "common/metrics/metrics.h"
 
 plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
@@ -132,11 +133,10 @@ static unsigned bit_of(const struct plm_history *history, const cJSON *line, enu
 static bool read_line(void *context, const cJSON *line)
 {
   struct plm_history *history = context;
-  const cJSON *number = cJSON_GetObjectItemCaseSensitive(line, "step");
+  uint64_t step;
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
   const cJSON *hex = cJSON_GetObjectItemCaseSensitive(line, "identity");
-  if (!cJSON_IsNumber(number) || number->valuedouble < 0) return true;
-  const uint64_t step = (uint64_t)number->valuedouble;
+  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(line, "step"), &step)) return true;
   struct plm_hash identity;
   const bool identified =
       cJSON_IsString(hex) && plm_hash_from_hex(hex->valuestring, &identity, NULL) == PLM_OK;

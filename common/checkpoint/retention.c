@@ -144,10 +144,10 @@ static void read_report(const char *line, size_t length, const struct plm_retent
                         struct plm_retained *checkpoints, size_t count)
 {
   cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
-  const cJSON *step = cJSON_GetObjectItemCaseSensitive(report, "step");
+  uint64_t step;
   struct plm_retained *checkpoint =
-      cJSON_IsNumber(step) && step->valuedouble >= 0
-          ? retention_find(checkpoints, count, (uint64_t)step->valuedouble)
+      plm_json_count(cJSON_GetObjectItemCaseSensitive(report, "step"), &step)
+          ? retention_find(checkpoints, count, step)
           : NULL;
   const bool skipped = cJSON_HasObjectItem(report, "skipped");
   const bool unread = skipped && cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(report, "corrupt"));

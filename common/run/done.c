@@ -49,13 +49,14 @@ static void read_reason(const cJSON *json, struct plm_done *done)
 static plm_status read_done(const char *path, const cJSON *json, struct plm_done *done,
                             struct plm_error *error)
 {
-  const cJSON *number = cJSON_GetObjectItemCaseSensitive(json, "step");
+  uint64_t step;
   const cJSON *hex = cJSON_GetObjectItemCaseSensitive(json, "identity");
   if (!cJSON_IsObject(json))
     return plm_error_set(error, PLM_FORMAT, "%s is not a JSON object", path);
-  if (!cJSON_IsNumber(number) || number->valuedouble < 0 || !cJSON_IsString(hex))
+  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "step"), &step) ||
+      !cJSON_IsString(hex))
     return plm_error_set(error, PLM_FORMAT, "%s lacks step or identity", path);
-  *done = (struct plm_done){.step = (uint64_t)number->valuedouble};
+  *done = (struct plm_done){.step = step};
   read_reason(json, done);
   return plm_hash_from_hex(hex->valuestring, &done->identity, error);
 }

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/checkpoint/early_stop.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 #define LINE(step, split, loss) \
@@ -52,6 +54,11 @@ static void the_best_is_found(void **state)
       /* an unfinished line is not there yet */
       {LINE("1", "valid", "2") "{\"step\": 2, \"split\": \"valid\", \"loss\": 1}", 9, false, 1, 0,
        1, 2},
+      /* a step is a whole number up to 2^53 */
+      {LINE("1", "valid", "3") LINE("1e300", "valid", "2") LINE("1.5", "valid", "1")
+           LINE("-1", "valid", "1") LINE("9007199254740994", "valid", "1"),
+       UINT64_MAX, false, 1, 0, 1, 3},
+      {LINE("9007199254740992", "valid", "1"), UINT64_MAX, false, 1, 0, UINT64_C(1) << 53, 1},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const struct plm_early_stop_rule rule = {
@@ -105,12 +112,50 @@ static void a_file_is_read_on(void **state)
 #undef TWO
 }
 
+/* A file and one that continues it. */
+static char shorter[PLM_PATH_SIZE], longer[PLM_PATH_SIZE];
+
+static plm_status read_both(void *context, struct plm_error *error)
+{
+  static const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
+  struct plm_early_stop_reports reports = {0};
+  struct plm_early_stop found;
+  (void)context;
+  plm_status status = plm_early_stop_read(shorter, &rule, 9, &reports, &found, error);
+  if (status == PLM_OK) status = plm_early_stop_read(longer, &rule, 9, &reports, &found, error);
+  const long at = checked_memory_pause();
+  /* what was lacking is read by the next call */
+  if (status != PLM_OK)
+    assert_int_equal(plm_early_stop_read(longer, &rule, 9, &reports, &found, NULL), PLM_OK);
+  assert_int_equal(found.reported, 3);
+  assert_int_equal(found.best_step, 2);
+  assert_int_equal(found.since, 1);
+  plm_early_stop_deinit(&reports);
+  checked_memory_resume(at);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  static const char text[] =
+      LINE("1", "valid", "3") LINE("2", "valid", "1") LINE("3", "valid", "2");
+  const size_t two = sizeof text - 1 - strlen(LINE("3", "valid", "2"));
+  assert_int_equal(plm_path_join(shorter, scratch_directory(), "shorter", NULL), PLM_OK);
+  assert_int_equal(plm_path_join(longer, scratch_directory(), "longer", NULL), PLM_OK);
+  assert_int_equal(plm_file_write(shorter, text, two, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(longer, text, sizeof text - 1, 0644, NULL), PLM_OK);
+  plm_log_init("t", PLM_LOG_ERROR);
+  failing_memory_try(read_both, NULL, 20);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_best_is_found),
       cmocka_unit_test(a_missing_file_reports_nothing),
       cmocka_unit_test(a_file_is_read_on),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

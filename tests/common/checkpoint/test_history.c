@@ -12,6 +12,8 @@ static void history_reads_what_was_reported(void **state)
   static const char lines[] = "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2}\n"
                               "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3}\n"
                               "not JSON\n"
+                              "{\"v\":1,\"step\":1e300,\"split\":\"test\",\"loss\":3}\n"
+                              "{\"v\":1,\"step\":100.5,\"split\":\"test\",\"loss\":3}\n"
                               "{\"v\":1,\"step\":200,\"skipped\":\"why\"}\n"
                               "{\"v\":1,\"step\":0,\"split\":\"test\",\"loss\":3}\n"
                               "{\"v\":1,\"step\":300,\"split\":\"valid\""; /* a torn line */

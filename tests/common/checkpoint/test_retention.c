@@ -151,6 +151,7 @@ static void reports_are_read_line_by_line(void **state)
   const char *path = scratch_path("reports");
   static const char text[] = "{\"v\":1,\"step\":10,\"split\":\"valid\",\"loss\":2.5}\n"
                              "{\"v\":1,\"step\":10,\"split\":\"test\",\"loss\":1.5}\n"
+                             "{\"v\":1,\"step\":10.5,\"split\":\"valid\",\"loss\":9}\n"
                              "this is not JSON\n"
                              "{\"v\":1,\"step\":20,\"skipped\":\"deleted before evaluation\"}\n"
                              "{\"v\":1,\"step\":40,\"split\":\"valid\",\"loss\":2.2}\n"

@@ -72,6 +72,15 @@ static void done_says_what_ended_the_run(void **state)
   assert_int_equal(plm_done_read(run, &unknown, NULL), PLM_OK);
   assert_int_equal(unknown.step, 7);
   assert_int_equal(unknown.patience, 0);
+  static const char *const wrong[] = {"1e300", "-1", "1.5", "9007199254740994", "\"7\""};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char made[128];
+    const int length =
+        snprintf(made, sizeof made,
+                 "{\"step\":%s,\"identity\":\"00000000000000010000000000000002\"}", wrong[i]);
+    assert_int_equal(plm_file_write(path, made, (size_t)length, 0644, NULL), PLM_OK);
+    assert_int_equal(plm_done_read(run, &unknown, NULL), PLM_FORMAT);
+  }
 }
 
 int main(void)
