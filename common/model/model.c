@@ -144,9 +144,8 @@ static size_t largest_discarded(const struct plm_model *model)
   return plm_size_round_up(most, PLM_PARAMETER_ALIGNMENT);
 }
 
-/* The part of a block that a parameter of it belongs to; a block of which more than adapters is
- * trained is trained as a whole. */
-static enum model_reach reach_of(const struct plm_parameter *parameter)
+/* A block of which more than adapters is trained is trained as a whole. */
+enum model_reach model_reach_of(const struct plm_parameter *parameter)
 {
   if (parameter->adapter == 0) return REACH_INPUT;
   switch ((enum plm_lora_target)(parameter->adapter - 1)) {
@@ -166,7 +165,7 @@ static enum model_reach first_reach(const struct plm_model *model)
   for (size_t i = 0; i < model->table_count; i++) {
     const struct plm_parameter *parameter = &model->table[i];
     const enum model_reach needed =
-        parameter->part == PLM_PART_TRUNK ? REACH_INPUT : reach_of(parameter);
+        parameter->part == PLM_PART_TRUNK ? REACH_INPUT : model_reach_of(parameter);
     const bool here =
         parameter->part == PLM_PART_TRUNK || parameter->part == (int)model->trained_from;
     if (!parameter->frozen && here && needed < reach) reach = needed;

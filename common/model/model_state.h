@@ -66,6 +66,9 @@ enum model_reach {
   REACH_DOWN
 };
 
+/* The part of a block that a parameter of it belongs to. */
+enum model_reach model_reach_of(const struct plm_parameter *parameter);
+
 /* What a block computes with. */
 struct block_places {
   struct model_norm norm, mlp_norm;

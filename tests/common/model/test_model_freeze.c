@@ -383,32 +383,61 @@ static void frozen_matrices_are_only_rounded(void **state)
   model_case_close(&all);
 }
 
+#define TARGET(name) (1U << PLM_LORA_##name)
+
 /* FLOPs: of a frozen block with a backward pass, a third is not computed; without one, two thirds.
- */
+ * The backward pass of the first block with adapters ends at them. */
 static void flops_count_what_is_computed(void **state)
 {
   (void)state;
-  const struct plm_model_config config = config_of(PLM_ESM2);
-  const double D = config.hidden_size, F = config.intermediate_size;
+  struct plm_model_config config = config_of(PLM_ESM2);
+  const double D = config.hidden_size, F = config.intermediate_size, r = 3;
   const double layers = config.num_hidden_layers, tokens = 10;
   const double block = 4 * D * D + 2 * D * F, head = D * D;
+  const double through = 4 * (layers * block + head); /* no gradients of weights */
+  const double not_first = (4 + 12 * (layers - 1)) / layers;
   const struct {
     struct plm_freeze freeze;
+    uint32_t targets; /* of adapters */
     double per_token;
     double pairs; /* multiples of D for each pair and layer */
   } rows[] = {
-      {{0}, 6 * (layers * block + head), 12},
-      {{.blocks = 100}, 4 * layers * block + 6 * head, 12},
-      {{.trunk = true}, 2 * layers * block + 4 * head, 4},
+      {{0}, 0, 6 * (layers * block + head), 12},
+      {{.blocks = 100}, 0, 4 * layers * block + 6 * head, 12},
+      {{.trunk = true}, 0, 2 * layers * block + 4 * head, 4},
       {{.embeddings = true, .blocks = 1},
+       0,
        2 * block + 6 * (layers - 1) * block + 6 * head,
-       (4 + 12 * (layers - 1)) / layers},
+       not_first},
+      /* each adapter, and less the inputs' gradients that the first block leaves out */
+      {{.base = true},
+       TARGET(Q) | TARGET(V),
+       through + layers * 6 * 2 * r * 2 * D - 2 * (3 * D * D + 2 * r * D),
+       12},
+      {{.base = true},
+       TARGET(O),
+       through + layers * 6 * r * 2 * D - 2 * (4 * D * D + r * D),
+       not_first},
+      {{.base = true},
+       TARGET(UP),
+       through + layers * 6 * r * (D + F) - 2 * (4 * D * D + D * F + r * D),
+       not_first},
+      {{.base = true},
+       TARGET(DOWN),
+       through + layers * 6 * r * (F + D) - 2 * (block + r * F),
+       not_first},
+      {{.base = true},
+       TARGET(V) | TARGET(DOWN),
+       through + layers * 6 * r * (F + 3 * D) - 2 * (3 * D * D + r * D),
+       12},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const struct plm_model_options options = {
         .max_chunks = CHUNKS, .training = true, .freeze = rows[i].freeze};
     struct model_case c;
     struct case_batch placed;
+    config.lora = (struct plm_lora_config){
+        .rank = rows[i].targets != 0 ? (uint32_t)r : 0, .alpha = 4, .targets = rows[i].targets};
     model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 5);
     place_batch(&placed, &config);
     plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
