@@ -174,7 +174,7 @@ plm_status plm_profile_events_read(FILE *file, struct plm_profile_events *events
 {
   bool ended = false, last = false;
   char *line = plm_alloc(LINE_SIZE);
-  events->words = plm_alloc_zeroed(BUCKETS, sizeof *events->words);
+  events->words = plm_alloc_zeroed(BUCKETS, sizeof(struct plm_profile_word *));
   plm_status status = PLM_OK;
   while (status == PLM_OK && !last) {
     status = read_line(file, line, &ended, error);
