@@ -140,11 +140,15 @@ static bool is_due(const struct plm_retention_judge *judge, uint64_t step)
           1u << ((unsigned)PLM_HISTORY_TASK + judge->task)) != 0;
 }
 
-static void read_report(const char *line, size_t length, const struct plm_retention_judge *judge,
-                        struct plm_retained *checkpoints, size_t count)
+static plm_status read_report(const char *line, size_t length,
+                              const struct plm_retention_judge *judge,
+                              struct plm_retained *checkpoints, size_t count,
+                              struct plm_error *error)
 {
-  cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
   uint64_t step;
+  cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
+  if (report == NULL && plm_json_no_memory())
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of %zu bytes", length);
   struct plm_retained *checkpoint =
       plm_json_count(cJSON_GetObjectItemCaseSensitive(report, "step"), &step)
           ? retention_find(checkpoints, count, step)
@@ -159,6 +163,7 @@ static void read_report(const char *line, size_t length, const struct plm_retent
         skipped || measured || judge->config == NULL || !is_due(judge, checkpoint->step);
   }
   cJSON_Delete(report);
+  return PLM_OK;
 }
 
 plm_status plm_retention_read_reports(const char *path, const struct plm_retention_judge *judge,
@@ -171,11 +176,14 @@ plm_status plm_retention_read_reports(const char *path, const struct plm_retenti
   if (!exists) return PLM_OK;
   size_t size;
   PLM_TRY(plm_file_read(path, REPORTS_LIMIT, &text, &size, error));
-  for (char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
+  plm_status status = PLM_OK;
+  for (char *line = text, *end;
+       status == PLM_OK && (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
        line = end + 1)
-    read_report(line, (size_t)(end - line), judge, checkpoints, count);
+    status = read_report(line, (size_t)(end - line), judge, checkpoints, count, error);
   free(text);
-  return PLM_OK;
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
 }
 
 bool plm_retention_has_evaluator(const char *run)

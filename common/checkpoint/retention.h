@@ -63,7 +63,8 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
  * file, nothing is reported. The loss is that of the split of the run's own corpus (not of
  * evaluator.sets) in the last line that has one. If the judge is a task, a checkpoint that is due
  * for it is reported when the task is. Lines with another identity are ignored, because the step
- * was published again with other weights; so are lines that are not JSON. */
+ * was published again with other weights; so are lines that are not JSON. PLM_NO_MEMORY, and the
+ * errors of reading the file: what was filled is not all then. */
 plm_status plm_retention_read_reports(const char *path, const struct plm_retention_judge *judge,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error);

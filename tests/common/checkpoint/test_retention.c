@@ -11,6 +11,7 @@
 #include "common/checkpoint/retention.h"
 #include "common/config/config.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 /* A case: rules, checkpoints and the steps that must be kept. */
@@ -176,6 +177,30 @@ static void reports_are_read_line_by_line(void **state)
                    PLM_OK);
 }
 
+static plm_status read_two(void *context, struct plm_error *error)
+{
+  struct plm_retained checkpoints[] = {{.step = 10, .value = NAN}, {.step = 20, .value = NAN}};
+  PLM_TRY(plm_retention_read_reports(context, &valid, checkpoints, 2, error));
+  const long at = checked_memory_pause();
+  assert_true(checkpoints[0].value == 2.5 && checkpoints[1].value == 2.25);
+  checked_memory_resume(at);
+  return PLM_OK;
+}
+
+/* A line that cannot be parsed for lack of memory is not left out: its checkpoint may be the best.
+ */
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  char path[200];
+  static const char text[] = "{\"step\":10,\"split\":\"valid\",\"loss\":2.5}\n"
+                             "{\"step\":20,\"split\":\"valid\",\"loss\":2.25}\n";
+  snprintf(path, sizeof path, "%.199s", scratch_path("reports"));
+  scratch_write(path, text, sizeof text - 1);
+  failing_memory_try(read_two, path, 10);
+  unlink(path);
+}
+
 /* A checkpoint that was published again is only reported by lines about its own weights. */
 static void reports_of_other_weights_are_ignored(void **state)
 {
@@ -275,6 +300,7 @@ int main(void)
       cmocka_unit_test(a_task_may_judge),
       cmocka_unit_test(a_measure_of_the_split_may_judge),
       cmocka_unit_test(reports_are_read_line_by_line),
+      cmocka_unit_test(a_lack_of_memory_is_said),
       cmocka_unit_test(reports_of_other_weights_are_ignored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
