@@ -149,26 +149,27 @@ static void observed_end(struct plm_ops_observation *seen, struct plm_ops *ops,
 
 OBSERVED_ROWS(ENTRY)
 
-static plm_status observed_synchronize(struct plm_ops *ops, struct plm_error *error)
+static plm_status observed_wait(struct plm_ops *ops, const char *name,
+                                plm_status (*wait)(struct plm_ops *ops, struct plm_error *error),
+                                struct plm_error *error)
 {
-  static const struct plm_op_call call = {.name = "synchronize", .kind = PLM_OP_WAITS};
+  const struct plm_op_call call = {.name = name, .kind = PLM_OP_WAITS};
   struct plm_ops_observation *seen = ops->observation;
-  if (!observed_enter(seen)) return seen->plain.synchronize(ops, error);
+  if (!observed_enter(seen)) return wait(ops, error);
   observed_begin(seen, ops, &call);
-  const plm_status status = seen->plain.synchronize(ops, error);
+  const plm_status status = wait(ops, error);
   observed_end(seen, ops, &call);
   return status;
 }
 
+static plm_status observed_synchronize(struct plm_ops *ops, struct plm_error *error)
+{
+  return observed_wait(ops, "synchronize", ops->observation->plain.synchronize, error);
+}
+
 static plm_status observed_wait_copies(struct plm_ops *ops, struct plm_error *error)
 {
-  static const struct plm_op_call call = {.name = "wait_copies", .kind = PLM_OP_WAITS};
-  struct plm_ops_observation *seen = ops->observation;
-  if (!observed_enter(seen)) return seen->plain.wait_copies(ops, error);
-  observed_begin(seen, ops, &call);
-  const plm_status status = seen->plain.wait_copies(ops, error);
-  observed_end(seen, ops, &call);
-  return status;
+  return observed_wait(ops, "wait_copies", ops->observation->plain.wait_copies, error);
 }
 
 /* ---- beginning and ending ------------------------------------------------------------------ */
