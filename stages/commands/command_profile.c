@@ -1,7 +1,6 @@
 /* `plm-pipeline profile`: where the time of profiled steps went, by operator. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "common/base/text/printable.h"
 #include "common/run/run.h"
@@ -16,12 +15,6 @@ static const struct plm_option options[] = {
     {0},
 };
 
-static bool is_folder(const char *path)
-{
-  struct stat information;
-  return stat(path, &information) == 0 && S_ISDIR(information.st_mode);
-}
-
 /* The operand is a profile or a run folder; without one, it is the run's. */
 static plm_status find_profile(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
                                struct plm_error *error)
@@ -31,7 +24,8 @@ static plm_status find_profile(const struct plm_command_context *context, char p
       context->arguments->positional_count > 0 ? context->arguments->positionals[0] : NULL;
   if (operand != NULL && !plm_file_exists(operand))
     return plm_error_set(error, PLM_NOT_FOUND, "there is no file or folder %s", operand);
-  if (operand != NULL && !is_folder(operand)) return plm_path_join(path, ".", operand, error);
+  if (operand != NULL && !plm_directory_exists(operand))
+    return plm_path_join(path, ".", operand, error);
   if (operand == NULL) PLM_TRY(plm_command_run_folder(context, run, error));
   if (operand == NULL) operand = run;
   PLM_TRY(plm_path_join(path, operand, PLM_RUN_PROFILE, error));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
 #include "common/run/run_profile.h"
@@ -30,9 +31,7 @@ plm_status plm_no_profile(struct plm_error *error, const char *what)
 
 static const char *keep_word(struct plm_profile_events *events, const char *text, size_t length)
 {
-  uint32_t hash = 2166136261u; /* FNV-1a */
-  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 16777619u;
-  struct plm_profile_word **bucket = &events->words[hash % BUCKETS];
+  struct plm_profile_word **bucket = &events->words[plm_hash64_bytes(text, length) % BUCKETS];
   for (struct plm_profile_word *word = *bucket; word != NULL; word = word->next)
     if (strncmp(word->text, text, length) == 0 && word->text[length] == '\0') return word->text;
   struct plm_profile_word *word = plm_alloc(sizeof *word + length + 1);
