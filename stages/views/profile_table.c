@@ -77,11 +77,29 @@ static bool is_kind(const struct plm_profiled *event, const char *kind)
 }
 
 /* Whether the rank computes on a device, whose track then says what its steps consist of. */
-static bool has_device(const struct plm_profile_events *events, uint32_t rank)
+static bool has_device(const struct plm_profiled *events, size_t count)
 {
-  for (size_t i = 0; i < events->count; i++)
-    if (events->list[i].rank == rank && events->list[i].track == TRACK_DEVICE) return true;
+  for (size_t i = 0; i < count; i++)
+    if (events[i].track == TRACK_DEVICE) return true;
   return false;
+}
+
+static bool is_step(const struct plm_profiled *event)
+{
+  return event->track == TRACK_STEP && is_kind(event, "step");
+}
+
+/* The steps among the events of a rank. The caller frees them. */
+static struct plm_profiled *list_steps(const struct plm_profiled *events, size_t count,
+                                       size_t *step_count)
+{
+  size_t most = 0;
+  for (size_t i = 0; i < count; i++) most += is_step(&events[i]);
+  struct plm_profiled *steps = plm_alloc((most + 1) * sizeof *steps);
+  *step_count = 0;
+  for (size_t i = 0; i < count; i++)
+    if (is_step(&events[i])) steps[(*step_count)++] = events[i];
+  return steps;
 }
 
 /* The step in which the event is; NULL: it is in none. Steps are in the order of time. */
@@ -102,18 +120,20 @@ static bool is_told_elsewhere(const struct plm_profiled *event, bool inside, boo
   return is_kind(event, "copy") || (inside && is_kind(event, "wait"));
 }
 
-/* Adds up the events of one rank. What lies within another event of its track is a part of it. */
-static void count_rank(const struct plm_profile_events *events, const struct plm_profiled *steps,
-                       size_t step_count, bool shapes, struct plm_profile_table *table)
+/* Adds up the events of one rank, unless it has no step. What lies within another event of its
+ * track is a part of it. */
+static void count_rank(const struct plm_profiled *events, size_t count, bool shapes,
+                       struct plm_profile_table *table)
 {
-  const uint32_t rank = steps[0].rank;
-  const bool device = has_device(events, rank);
+  size_t step_count;
+  struct plm_profiled *steps = list_steps(events, count, &step_count);
+  const bool device = has_device(events, count);
   const uint32_t main_track = device ? TRACK_DEVICE : TRACK_STEP;
   uint32_t track = TRACK_LIMIT;
   int64_t end_ns = 0;
-  for (size_t i = 0; i < events->count; i++) {
-    const struct plm_profiled *event = &events->list[i];
-    if (event->rank != rank || event->track == TRACK_PARTS || is_kind(event, "step")) continue;
+  for (size_t i = 0; i < count && step_count > 0; i++) {
+    const struct plm_profiled *event = &events[i];
+    if (event->track == TRACK_PARTS || is_kind(event, "step")) continue;
     if (event->track != track) end_ns = 0;
     track = event->track;
     if (event->end_ns <= end_ns && event->begin_ns < end_ns) continue;
@@ -127,6 +147,7 @@ static void count_rank(const struct plm_profile_events *events, const struct plm
   for (size_t i = 0; i < step_count; i++)
     table->ns += (uint64_t)(steps[i].end_ns - steps[i].begin_ns);
   table->steps += step_count;
+  free(steps);
 }
 
 static int longer(const void *a, const void *b)
@@ -141,30 +162,20 @@ static void sort_rows(struct plm_profile_rows *rows)
   if (rows->count > 0) qsort(rows->rows, rows->count, sizeof *rows->rows, longer);
 }
 
-static bool is_step(const struct plm_profiled *event, const struct plm_profile_view *view)
-{
-  return event->track == TRACK_STEP && is_kind(event, "step") &&
-         (view->rank < 0 || view->rank == event->rank);
-}
-
 static plm_status add_up(const struct plm_profile_events *events,
                          const struct plm_profile_view *view, struct plm_profile_table *table,
                          struct plm_error *error)
 {
-  size_t count = 0, most = 0;
-  for (size_t i = 0; i < events->count; i++) most += is_step(&events->list[i], view);
-  struct plm_profiled *steps = plm_alloc((most + 1) * sizeof *steps);
-  for (size_t i = 0; i < events->count; i++)
-    if (is_step(&events->list[i], view)) steps[count++] = events->list[i];
-  for (size_t first = 0, end = 0; first < count; first = end) {
-    while (end < count && steps[end].rank == steps[first].rank) end++;
-    count_rank(events, steps + first, end - first, view->shapes, table);
+  const struct plm_profiled *list = events->list;
+  for (size_t first = 0, end = 0; first < events->count; first = end) {
+    while (end < events->count && list[end].rank == list[first].rank) end++;
+    if (view->rank < 0 || view->rank == list[first].rank)
+      count_rank(list + first, end - first, view->shapes, table);
   }
-  free(steps);
-  if (count == 0 && view->rank >= 0)
+  if (table->steps == 0 && view->rank >= 0)
     return plm_error_set(error, PLM_USAGE, "the profile has no rank %lld; its ranks are 0 to %u",
                          (long long)view->rank, table->ranks - 1);
-  if (count == 0) return plm_no_profile(error, "it has no step");
+  if (table->steps == 0) return plm_no_profile(error, "it has no step");
   sort_rows(&table->in);
   sort_rows(&table->beside);
   return PLM_OK;

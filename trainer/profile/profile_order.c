@@ -48,13 +48,13 @@ static bool is_of_step(const struct plm_profile_event *event, const struct plm_p
   return event->begin_ns < step->end_ns && event->end_ns > step->begin_ns;
 }
 
-/* Fills the gaps of a track in a step. Its events are in the order of time; what is within another
- * one counts as a part of it. */
+/* Fills the gaps of a track in a step. Its events, from `first`, are in the order of time; what is
+ * within another one counts as a part of it. */
 static void fill_step(struct plm_profile *profile, struct plm_profile_event step,
                       enum plm_track track, size_t first, size_t end)
 {
   uint64_t now_ns = step.begin_ns;
-  for (size_t i = first; i < end; i++) {
+  for (size_t i = first; i < end && profile->events[i].begin_ns < step.end_ns; i++) {
     struct plm_profile_event *event = &profile->events[i];
     if (event->kind == PLM_SPAN_STEP || !is_of_step(event, &step)) continue;
     if (track == PLM_TRACK_DEVICE) keep_in_order(event, now_ns, step.end_ns);
@@ -74,17 +74,25 @@ static size_t track_begin(const struct plm_profile *profile, size_t count, enum 
   return i;
 }
 
+/* Fills the gaps of a track in all steps, which are on the first track, in the order of time. */
+static void fill_track(struct plm_profile *profile, size_t count, enum plm_track track)
+{
+  const size_t steps_end = track_begin(profile, count, PLM_TRACK_STEP + 1);
+  const size_t end = track_begin(profile, count, track + 1);
+  size_t first = track_begin(profile, count, track);
+  for (size_t i = 0; i < steps_end; i++) {
+    const struct plm_profile_event step = profile->events[i];
+    if (step.kind != PLM_SPAN_STEP) continue;
+    while (first < end && profile->events[first].end_ns <= step.begin_ns) first++;
+    fill_step(profile, step, track, first, end);
+  }
+}
+
 void plm_profile_complete(struct plm_profile *profile)
 {
-  static const enum plm_track filled[] = {PLM_TRACK_STEP, PLM_TRACK_DEVICE};
   sort(profile);
   const size_t count = profile->count;
-  for (size_t t = 0; t < (profile->on_device ? 2 : 1); t++) {
-    const size_t first = track_begin(profile, count, filled[t]);
-    const size_t end = track_begin(profile, count, filled[t] + 1);
-    for (size_t i = 0; i < count; i++)
-      if (profile->events[i].kind == PLM_SPAN_STEP)
-        fill_step(profile, profile->events[i], filled[t], first, end);
-  }
+  fill_track(profile, count, PLM_TRACK_STEP);
+  if (profile->on_device) fill_track(profile, count, PLM_TRACK_DEVICE);
   sort(profile);
 }
