@@ -6,6 +6,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/files/file.h"
+#include "common/base/text/name_list.h"
 
 static plm_status add_path(struct plm_corpus_paths *corpora, const char *path,
                            struct plm_error *error)
@@ -21,12 +22,12 @@ static plm_status split_paths(const char *text, struct plm_corpus_paths *corpora
                               struct plm_error *error)
 {
   if (plm_file_exists(text) || strchr(text, ',') == NULL) return add_path(corpora, text, error);
-  char *copy = plm_strdup(text), *rest = NULL;
+  struct plm_name_list list;
   plm_status status = PLM_OK;
-  for (char *one = strtok_r(copy, ",", &rest); one != NULL && status == PLM_OK;
-       one = strtok_r(NULL, ",", &rest))
-    status = add_path(corpora, one, error);
-  free(copy);
+  plm_name_list_init(&list, text);
+  for (uint32_t i = 0; i < list.count && status == PLM_OK; i++)
+    status = add_path(corpora, list.names[i], error);
+  plm_name_list_deinit(&list);
   return status;
 }
 
