@@ -4,8 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "evaluator/measures/bootstrap.h"
+#include "evaluator/measures/class_counts.h"
 #include "evaluator/measures/correlation.h"
 #include "evaluator/measures/measured.h"
+#include "evaluator/measures/roc_area.h"
 
 static void near(double got, double expected)
 {
@@ -117,12 +120,96 @@ static void intervals(void **state)
   assert_true(fabs((accuracy->high - accuracy->low) / (width * sqrt(UNIT)) - 1) < 0.2);
 }
 
+/* Percentiles are interpolated between the two values beside their place; the order does not
+ * matter, and replicates without a value are left out if they are not most. */
+static void percentiles(void **state)
+{
+  (void)state;
+  static double values[PLM_BOOTSTRAP_REPLICATES];
+  double low, high;
+  const size_t count = PLM_BOOTSTRAP_REPLICATES, half = count / 2;
+  for (size_t i = 0; i < count; i++) values[i] = (double)(i * 7 % count);
+  plm_bootstrap_interval(values, &low, &high);
+  near(low, 0.025 * (double)(count - 1));
+  near(high, 0.975 * (double)(count - 1));
+  for (size_t i = 0; i < count; i++) values[i] = i % 2 == 0 ? 0.5 * (double)i : NAN;
+  plm_bootstrap_interval(values, &low, &high);
+  near(low, 0.025 * (double)(half - 1));
+  near(high, 0.975 * (double)(half - 1));
+  for (size_t i = 0; i < count; i++) values[i] = i % 2 == 0 && i > 0 ? 0.5 * (double)i : NAN;
+  plm_bootstrap_interval(values, &low, &high);
+  assert_true(isnan(low) && isnan(high));
+}
+
+/* A replicate draws as many units as there are, each replicate others, and every unit now and then.
+ */
+static void draws(void **state)
+{
+  (void)state;
+  enum { UNITS = 10, REPLICATES = 200 };
+  double drawn[UNITS + 1], other[UNITS + 1], sums[UNITS] = {0};
+  for (size_t units = 1; units <= UNITS; units++) {
+    double sum = 0;
+    for (size_t i = 0; i <= UNITS; i++) drawn[i] = 99;
+    plm_bootstrap_draw(3, units, drawn);
+    for (size_t i = 0; i < units; i++) sum += drawn[i];
+    assert_true(sum == (double)units && drawn[units] == 99);
+  }
+  plm_bootstrap_draw(4, UNITS, other);
+  assert_memory_not_equal(drawn, other, UNITS * sizeof *drawn);
+  for (uint32_t r = 0; r < REPLICATES; r++) {
+    plm_bootstrap_draw(r, UNITS, drawn);
+    for (size_t i = 0; i < UNITS; i++) sums[i] += drawn[i] / REPLICATES;
+  }
+  for (size_t i = 0; i < UNITS; i++) assert_true(fabs(sums[i] - 1) < 0.4);
+}
+
+/* Counts of three classes, the second of which is never predicted and the third never true. */
+static void measures_of_counts(void **state)
+{
+  (void)state;
+  static const struct plm_class_count counts[] = {{6, 8, 5}, {3, 0, 0}, {0, 1, 0}, {0, 0, 0}};
+  double precision = -1;
+  near(plm_class_f1(&counts[0], &precision), 2 * (5.0 / 8) * (5.0 / 6) / (5.0 / 8 + 5.0 / 6));
+  near(precision, 5.0 / 8);
+  near(plm_class_f1(&counts[1], &precision), 0);
+  near(precision, 0);
+  near(plm_class_f1(&counts[2], NULL), 0);
+  near(plm_macro_f1(counts, 4), plm_class_f1(&counts[0], NULL) / 3);
+  assert_true(isnan(plm_macro_f1(counts + 3, 1)));
+  near(plm_matthews(counts, 4), (5.0 * 9 - 48) / sqrt((81.0 - 65) * (81 - 45)));
+  near(plm_matthews(counts, 1), 0);
+  static const double probabilities[] = {0.2, 0.4, 0.4, 0.1};
+  assert_int_equal(plm_class_best(probabilities, 4), 1);
+  assert_int_equal(plm_class_best(probabilities + 2, 2), 0);
+  assert_int_equal(plm_class_best(probabilities, 1), 0);
+}
+
+/* Equal scores count one half, and weights say how often a pair counts. */
+static void areas(void **state)
+{
+  (void)state;
+  static const double scores[] = {0.3, 0.1, 0.3, 0.9, 0.5}, weights[] = {1, 2, 0, 1, 3};
+  static const bool positive[] = {true, false, false, true, false}, none[5] = {0},
+                    all[] = {true, true, true, true, true};
+  size_t order[5];
+  plm_roc_order(scores, 5, order);
+  static const size_t expected[] = {1, 0, 2, 4, 3};
+  assert_memory_equal(order, expected, sizeof order);
+  near(plm_roc_area(scores, order, positive, NULL, 5), (3 + 1.5) / 6);
+  near(plm_roc_area(scores, order, positive, weights, 5), (5.0 + 2) / (2 * 5));
+  assert_true(isnan(plm_roc_area(scores, order, none, NULL, 5)));
+  assert_true(isnan(plm_roc_area(scores, order, all, NULL, 5)));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers),   cmocka_unit_test(equal_numbers_do_not_correlate),
       cmocka_unit_test(classes),   cmocka_unit_test(two_classes),
-      cmocka_unit_test(intervals),
+      cmocka_unit_test(intervals), cmocka_unit_test(percentiles),
+      cmocka_unit_test(draws),     cmocka_unit_test(measures_of_counts),
+      cmocka_unit_test(areas),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
