@@ -389,6 +389,6 @@ bool plm_products_have_bf16(void)
 
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error)
 {
-  if (error != NULL) *error = products->error;
+  if (products->error.status != PLM_OK && error != NULL) *error = products->error;
   return products->error.status;
 }
