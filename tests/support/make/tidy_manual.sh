@@ -25,7 +25,7 @@ while IFS= read -r line; do complain "a page that is not in the manual: $line"; 
 
 # doc/environment.md names the variables that the sources use, settings aside, and no others. Test files are left out.
 named=$({ git grep -hoE '"PLM_[A-Z0-9_]*[A-Z0-9]"' -- '*.c' '*.cc' '*.h' '*.cu' '*.cuh' '*.py' ':!tests/**/test_*' ':!tests/mutants/plant.py'
-  git grep -hoE '\$\{?PLM_[A-Z0-9_]*[A-Z0-9]|(^|[^A-Z_])PLM_[A-Z0-9_]*[A-Z0-9]=' -- '*.sh' Makefile .ci ':!tests/**/test_*'; } |
+  git grep -hoE '\$\{?PLM_[A-Z0-9_]*[A-Z0-9]|(^|[^A-Z_])PLM_[A-Z0-9_]*[A-Z0-9]=' -- '*.sh' '*.py' '*.in' Makefile .ci ':!tests/**/test_*'; } |
   grep -oE 'PLM_[A-Z0-9_]+' | grep -vE '^PLM_(NETWORK|DATA|PACKER|MODEL|TRAINER|EVALUATOR|METRICS)_' | sort -u)
 described=$(grep -oE '`PLM_[A-Z0-9_]*[A-Z0-9]`' doc/environment.md | tr -d '`' | sort -u)
 while IFS= read -r name; do [ -z "$name" ] || complain "doc/environment.md does not describe $name"; done < <(
