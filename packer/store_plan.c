@@ -20,8 +20,8 @@ plm_status store_plan_open_unread(struct store_plan *plan, struct plm_corpus *co
   plm_status status = PLM_OK;
   pthread_mutex_lock(&plan->lock);
   if (plan->unread == NULL)
-    status = plm_plan_open_unread(&plan->parameters, split->documents, split->clusters,
-                                  &plan->unread, error);
+    status =
+        plm_plan_open(&plan->parameters, split->documents, split->clusters, &plan->unread, error);
   *opened = plan->unread;
   pthread_mutex_unlock(&plan->lock);
   return status;

@@ -137,8 +137,8 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   struct plm_window *window = &memory->window;
   packed->max_length = parameters->max_length;
   packed->schema = plm_corpus_cursor_schema(cursor);
-  const struct plm_plan_corpus from = {.cursor = cursor, .split = split};
-  PLM_TRY(plm_plan_window_read(plan, epoch, index, &from, window, error));
+  const struct plm_plan_corpus from = {.plan = plan, .cursor = cursor, .split = split};
+  PLM_TRY(plm_plan_window(plan, epoch, index, plm_plan_read_corpus, &from, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
   evidence_begin(&memory->evidence, parameters, window, packed->offset, packed->bytes);
   const struct plm_assembly assembly = {.split = split,

@@ -180,6 +180,13 @@ plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count);
 
+/* The sizes in documents, at least 1 each, of a group's 256 clusters (the last group may have
+ * fewer), valid until those of another group are read with this cursor, and the number of documents
+ * of the clusters before them. Only for a corpus that keeps its clusters, not for old formats. */
+plm_status plm_corpus_cluster_sizes(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group, const uint32_t **sizes, uint64_t *before,
+                                    struct plm_error *error);
+
 /* The residues of one document. Its group is decompressed unless the cursor already holds it. */
 plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split split,
                                uint64_t number, const uint8_t **residues, size_t *size,

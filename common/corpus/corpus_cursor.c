@@ -83,6 +83,18 @@ static plm_status corpus_cursor_make_room(struct held_group *held, size_t size,
   return PLM_OK;
 }
 
+plm_status plm_corpus_cluster_sizes(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group, const uint32_t **sizes, uint64_t *before,
+                                    struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  (void)error;
+  PLM_ASSERT(corpus->cluster_groups[split] != NULL);
+  *sizes = corpus->clusters[split] + group * PLM_GROUP_DOCUMENTS;
+  *before = plm_proof_tree_before(corpus->cluster_groups[split], group);
+  return PLM_OK;
+}
+
 /* Releases the pages of a record that was read. They stay in the page cache, but a process that
  * reads a whole corpus does not keep all of it resident. */
 static void let_go(const MDB_val *value)

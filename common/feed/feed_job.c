@@ -76,8 +76,8 @@ static plm_status plan_window(struct feed_planned *planned, struct plm_error *er
                          "a limit of %llu tokens is too small for the first document (%u residues)",
                          (unsigned long long)parameters->token_limit, planned->tables.lengths[0]);
   }
-  PLM_TRY(plm_plan_window_of(planned->plan, planned->epoch, planned->index, plm_tables_group,
-                             &planned->tables, window, error));
+  PLM_TRY(plm_plan_window(planned->plan, planned->epoch, planned->index, plm_tables_group,
+                          &planned->tables, window, error));
   planned->digests = malloc(window->document_count * sizeof *planned->digests);
   planned->offset = malloc(((size_t)window->chunks + 1) * sizeof *planned->offset);
   if (planned->schema != NULL)

@@ -39,7 +39,7 @@ static plm_status open_plan(struct feed_state *feed, struct plm_error *error)
   struct plm_plan **plan = &feed->plans[feed->split];
   if (*plan != NULL) return PLM_OK;
   const plm_status status =
-      plm_plan_open_unread(&feed->plan, split->documents, split->clusters, plan, error);
+      plm_plan_open(&feed->plan, split->documents, split->clusters, plan, error);
   if (status != PLM_NOT_FOUND) return status;
   (void)plm_error_set(error, PLM_NOT_FOUND, "the corpus has no documents in split %s",
                       plm_split_name(feed->split));

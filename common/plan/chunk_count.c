@@ -7,6 +7,16 @@
 #include "common/plan/packing.h"
 #include "common/plan/plan_internal.h"
 
+/* The groups of a window, and who knows them. */
+struct groups_of {
+  const struct plm_plan *plan;
+  uint64_t epoch;
+  uint64_t *groups; /* (window_groups) */
+  uint32_t count;   /* of the window */
+  plm_plan_read *read;
+  const void *context;
+};
+
 /* Adds the sizes of the pieces of a group's documents to the histogram. */
 static void count_sizes(const struct plm_plan *plan, const struct plm_plan_group *group,
                         uint32_t *histogram)
@@ -24,32 +34,30 @@ static void count_sizes(const struct plm_plan *plan, const struct plm_plan_group
   }
 }
 
-static plm_status count_best_fit(const struct plan_reading *reading, const uint64_t *groups,
-                                 uint32_t count, struct plm_rooms *rooms, uint32_t *histogram,
-                                 uint64_t *chunks, struct plm_error *error)
+static plm_status count_best_fit(const struct groups_of *of, struct plm_rooms *rooms,
+                                 uint32_t *histogram, uint64_t *chunks, struct plm_error *error)
 {
   struct plm_plan_group group;
   memset(histogram, 0, ((size_t)rooms->capacity + 1) * sizeof *histogram);
-  for (uint32_t i = 0; i < count; i++) {
-    PLM_TRY(plan_read_group(reading, i, groups[i], &group, error));
-    count_sizes(reading->plan, &group, histogram);
+  for (uint32_t i = 0; i < of->count; i++) {
+    PLM_TRY(of->read(of->context, of->epoch, i, of->groups[i], &group, error));
+    count_sizes(of->plan, &group, histogram);
   }
   *chunks = plm_pack_best_fit_count(rooms, histogram);
   return PLM_OK;
 }
 
-static plm_status count_next_fit(const struct plan_reading *reading, const uint64_t *groups,
-                                 uint32_t count, uint32_t capacity, uint64_t *chunks,
+static plm_status count_next_fit(const struct groups_of *of, uint32_t capacity, uint64_t *chunks,
                                  struct plm_error *error)
 {
-  const struct plm_plan *plan = reading->plan;
+  const struct plm_plan *plan = of->plan;
   const uint64_t max_length = plan->parameters.max_length;
   const bool split = plan->parameters.truncate == PLM_TRUNCATE_SPLIT;
   struct plm_plan_group group;
   uint32_t room = 0;
   *chunks = 0;
-  for (uint32_t i = 0; i < count; i++) {
-    PLM_TRY(plan_read_group(reading, i, groups[i], &group, error));
+  for (uint32_t i = 0; i < of->count; i++) {
+    PLM_TRY(of->read(of->context, of->epoch, i, of->groups[i], &group, error));
     for (uint32_t k = 0; k < group.count; k++) {
       uint64_t tokens = tokens_of(group.lengths[k]);
       if (tokens > max_length) { /* it fills whole chunks */
@@ -69,24 +77,27 @@ static plm_status count_next_fit(const struct plan_reading *reading, const uint6
   return PLM_OK;
 }
 
-plm_status plm_plan_window_chunks_read(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
-                                       uint64_t count, const struct plm_plan_corpus *from,
-                                       uint32_t *counts, struct plm_error *error)
+plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
+                                  uint64_t count, plm_plan_read *read, const void *context,
+                                  uint32_t *counts, struct plm_error *error)
 {
   const uint32_t capacity = plan->parameters.max_length >> plan->alignment_shift;
-  const struct plan_reading reading = {plan, plan->parameters.shuffle ? epoch : 0, from};
+  struct groups_of of = {.plan = plan,
+                         .epoch = plan->parameters.shuffle ? epoch : 0,
+                         .read = read,
+                         .context = context};
   struct plm_rooms rooms;
-  PLM_TRY(plm_plan_check_place(plan, reading.epoch, first, count, error));
-  uint64_t *groups = plm_alloc(plan->parameters.window_groups * sizeof *groups);
+  PLM_TRY(plm_plan_check_place(plan, of.epoch, first, count, error));
+  of.groups = plm_alloc(plan->parameters.window_groups * sizeof *of.groups);
   uint32_t *histogram = plm_alloc(((size_t)capacity + 1) * sizeof *histogram);
   plm_status status = PLM_OK;
   plm_rooms_open(capacity, &rooms);
   for (uint64_t w = 0; w < count && status == PLM_OK; w++) {
-    const uint32_t group_count = plm_plan_window_groups(plan, reading.epoch, first + w, groups);
     uint64_t chunks = 0;
+    of.count = plm_plan_window_groups(plan, of.epoch, first + w, of.groups);
     status = plan->parameters.packing == PLM_PACKING_BEST_FIT
-                 ? count_best_fit(&reading, groups, group_count, &rooms, histogram, &chunks, error)
-                 : count_next_fit(&reading, groups, group_count, capacity, &chunks, error);
+                 ? count_best_fit(&of, &rooms, histogram, &chunks, error)
+                 : count_next_fit(&of, capacity, &chunks, error);
     if (status == PLM_OK && chunks >= INT32_MAX)
       status = plm_error_set(error, PLM_LIMIT, "window %llu has too many chunks to count",
                              (unsigned long long)(first + w));
@@ -94,12 +105,6 @@ plm_status plm_plan_window_chunks_read(const struct plm_plan *plan, uint64_t epo
   }
   plm_rooms_deinit(&rooms);
   free(histogram);
-  free(groups);
+  free(of.groups);
   return status;
-}
-
-plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
-                                  uint64_t count, uint32_t *counts, struct plm_error *error)
-{
-  return plm_plan_window_chunks_read(plan, epoch, first, count, NULL, counts, error);
 }

@@ -84,22 +84,6 @@ uint32_t plm_plan_within(const struct plm_plan_parameters *p, const uint32_t *le
   return count;
 }
 
-/* The number of documents, from the first, within the token limit. */
-static uint64_t documents_within(const struct plm_plan_parameters *p, const uint32_t *lengths,
-                                 uint64_t documents)
-{
-  uint64_t tokens = 0, within = 0;
-  if (p->token_limit == 0) return documents;
-  while (within < documents) {
-    const uint64_t left = documents - within;
-    const uint32_t count = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
-    const uint32_t more = plm_plan_within(p, lengths + within, count, &tokens);
-    within += more;
-    if (more < count) break;
-  }
-  return within;
-}
-
 static plm_status permutations_open(struct plm_plan *plan, struct plm_error *error)
 {
   plan->lock = plm_alloc(sizeof *plan->lock);
@@ -127,24 +111,7 @@ plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
   return no_clusters(path, error);
 }
 
-/* Finds the first document of each group of clusters. */
-static plm_status clusters_open(struct plm_plan *plan, const struct plm_plan_split *split,
-                                struct plm_error *error)
-{
-  uint64_t begin = 0;
-  plan->clusters = split->clusters;
-  plan->cluster_begin = malloc(plan->groups * sizeof *plan->cluster_begin);
-  if (!plan->cluster_begin)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u groups of clusters", plan->groups);
-  for (uint64_t c = 0; c < split->cluster_count; c++) {
-    if (c % PLM_GROUP_DOCUMENTS == 0) plan->cluster_begin[c / PLM_GROUP_DOCUMENTS] = begin;
-    begin += split->clusters[c];
-  }
-  PLM_ASSERT(begin == split->documents);
-  return PLM_OK;
-}
-
-/* A plan over `taken` documents or clusters, without lengths. */
+/* A plan over `taken` documents or clusters. */
 static plm_status open_counts(const struct plm_plan_parameters *parameters, uint64_t taken,
                               struct plm_plan **plan, struct plm_error *error)
 {
@@ -168,39 +135,15 @@ static plm_status open_counts(const struct plm_plan_parameters *parameters, uint
   return status;
 }
 
-/* A plan of a split of which `within` documents are within the token limit. */
-static plm_status open_within(const struct plm_plan_parameters *parameters,
-                              const struct plm_plan_split *split, uint64_t within,
-                              struct plm_plan **plan, struct plm_error *error)
+plm_status plm_plan_open(const struct plm_plan_parameters *parameters, uint64_t documents,
+                         uint64_t cluster_count, struct plm_plan **plan, struct plm_error *error)
 {
   const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
-  struct plm_plan *made;
-  if (clusters && split->clusters == NULL) return no_clusters("the split", error);
-  if (within == 0)
-    return plm_error_set(error, PLM_CONFIG,
-                         "a limit of %llu tokens is too small for the first document",
-                         (unsigned long long)parameters->token_limit);
-  PLM_TRY(open_counts(parameters, clusters ? split->cluster_count : within, &made, error));
-  made->lengths = split->lengths;
-  const plm_status status = clusters ? clusters_open(made, split, error) : PLM_OK;
-  if (status == PLM_OK)
-    *plan = made;
-  else
-    plm_plan_close(made);
-  return status;
-}
-
-plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
-                         uint64_t documents, struct plm_plan **plan, struct plm_error *error)
-{
-  const struct plm_plan_split split = {.lengths = lengths, .documents = documents};
-  return plm_plan_open_split(parameters, &split, plan, error);
-}
-
-static plm_status check_documents(uint64_t documents, struct plm_error *error)
-{
-  if (documents > 0) return PLM_OK;
-  return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+  *plan = NULL;
+  PLM_TRY(plm_plan_parameters_check(parameters, error));
+  if (documents == 0) return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+  if (clusters && cluster_count == 0) return no_clusters("the split", error);
+  return open_counts(parameters, clusters ? cluster_count : documents, plan, error);
 }
 
 /* The number of documents of a split, from the first, within the token limit. The lengths are
@@ -213,7 +156,7 @@ static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_
   uint64_t tokens = 0;
   uint32_t count = 0, more = 0;
   *within = documents;
-  if (p->token_limit == 0) return PLM_OK;
+  if (p->token_limit == 0 || documents == 0) return PLM_OK;
   PLM_TRY(plm_corpus_cursor_open(corpus, &cursor, error));
   plm_status status = PLM_OK;
   for (*within = 0; *within < documents && more == count && status == PLM_OK; *within += more) {
@@ -225,6 +168,10 @@ static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_
     more = plm_plan_within(p, lengths, count, &tokens);
   }
   plm_corpus_cursor_close(cursor);
+  if (status == PLM_OK && *within == 0)
+    status = plm_error_set(error, PLM_CONFIG,
+                           "a limit of %llu tokens is too small for the first document",
+                           (unsigned long long)p->token_limit);
   return status;
 }
 
@@ -233,39 +180,12 @@ plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
                                 struct plm_plan **plan, struct plm_error *error)
 {
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  const struct plm_plan_split known = {.documents = info->splits[split].documents,
-                                       .clusters = plm_corpus_clusters(corpus, split),
-                                       .cluster_count = info->splits[split].clusters};
-  *plan = NULL;
   uint64_t within;
+  *plan = NULL;
   PLM_TRY(plm_plan_check_corpus(parameters, info, plm_corpus_path(corpus), error));
   PLM_TRY(plm_plan_parameters_check(parameters, error));
-  PLM_TRY(check_documents(known.documents, error));
   PLM_TRY(corpus_within(parameters, corpus, split, &within, error));
-  return open_within(parameters, &known, within, plan, error);
-}
-
-plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
-                                uint64_t cluster_count, struct plm_plan **plan,
-                                struct plm_error *error)
-{
-  const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
-  *plan = NULL;
-  PLM_TRY(plm_plan_parameters_check(parameters, error));
-  PLM_TRY(check_documents(documents, error));
-  if (clusters && cluster_count == 0) return no_clusters("the split", error);
-  return open_counts(parameters, clusters ? cluster_count : documents, plan, error);
-}
-
-plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
-                               const struct plm_plan_split *split, struct plm_plan **plan,
-                               struct plm_error *error)
-{
-  *plan = NULL;
-  PLM_TRY(plm_plan_parameters_check(parameters, error));
-  PLM_TRY(check_documents(split->documents, error));
-  const uint64_t within = documents_within(parameters, split->lengths, split->documents);
-  return open_within(parameters, split, within, plan, error);
+  return plm_plan_open(parameters, within, info->splits[split].clusters, plan, error);
 }
 
 void plm_plan_close(struct plm_plan *plan)
@@ -274,7 +194,6 @@ void plm_plan_close(struct plm_plan *plan)
   for (int i = 0; i < CACHED_EPOCHS; i++) free(plan->permutations[i].groups);
   if (plan->lock) pthread_mutex_destroy(plan->lock);
   free(plan->lock);
-  free(plan->cluster_begin);
   free(plan);
 }
 
@@ -366,19 +285,6 @@ void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t
   }
 }
 
-void plm_plan_group_documents(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
-                              struct plm_plan_group *out)
-{
-  const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = plan->documents - first;
-  PLM_ASSERT(group < plan->groups && first < plan->documents);
-  out->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
-  if (plan->clusters != NULL)
-    plm_plan_draw_members(plan, epoch, group, plan->clusters + first, out->count,
-                          plan->cluster_begin[group], out->numbers);
-  else
-    for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = first + i;
-}
-
 /* Reads the lengths of documents whose numbers are given, ascending. */
 static plm_status read_lengths(const struct plm_plan_corpus *from, struct plm_plan_group *group,
                                struct plm_error *error)
@@ -397,17 +303,24 @@ static plm_status read_lengths(const struct plm_plan_corpus *from, struct plm_pl
   return PLM_OK;
 }
 
-plm_status plan_read_group(const void *plan_reading, uint32_t index, uint64_t group,
-                           struct plm_plan_group *out, struct plm_error *error)
+plm_status plm_plan_read_corpus(const void *plan_corpus, uint64_t epoch, uint32_t index,
+                                uint64_t group, struct plm_plan_group *out, struct plm_error *error)
 {
-  const struct plan_reading *reading = plan_reading;
-  const uint32_t *lengths = reading->plan->lengths;
+  const struct plm_plan_corpus *from = plan_corpus;
+  const struct plm_plan *plan = from->plan;
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS;
   (void)index;
-  plm_plan_group_documents(reading->plan, reading->epoch, group, out);
-  if (reading->from != NULL) return read_lengths(reading->from, out, error);
-  PLM_ASSERT(lengths != NULL);
-  for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = lengths[out->numbers[i]];
-  return PLM_OK;
+  PLM_ASSERT(group < plan->groups && first < plan->documents);
+  out->count = plm_corpus_group_documents(plan->documents, group);
+  if (plan->parameters.sampling == PLM_SAMPLING_CLUSTERS) {
+    const uint32_t *sizes = NULL;
+    uint64_t begin = 0;
+    PLM_TRY(plm_corpus_cluster_sizes(from->cursor, from->split, group, &sizes, &begin, error));
+    plm_plan_draw_members(plan, epoch, group, sizes, out->count, begin, out->numbers);
+  } else {
+    for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = first + i;
+  }
+  return read_lengths(from, out, error);
 }
 
 /* ---- limits ---------------------------------------------------------------------------------*/

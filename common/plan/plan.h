@@ -87,14 +87,6 @@ struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,
                                      struct plm_error *error);
 
-/* What a plan needs to know about a split. The arrays are borrowed and must outlive the plan. */
-struct plm_plan_split {
-  const uint32_t *lengths; /* (documents) residues of each */
-  uint64_t documents;
-  const uint32_t *clusters; /* (cluster_count) documents of each, at least 1; or NULL */
-  uint64_t cluster_count;
-};
-
 /* A place in the chunks of an epoch: `before` chunks are in the windows before `window`, and
  * `chunk` is the next one, counted from the beginning of that window. If the window has fewer
  * chunks, the place is in a later window or epoch. So {epoch, 0, 0, chunk} is chunk `chunk` of the
@@ -112,26 +104,18 @@ struct plm_plan_group {
 };
 
 struct plm_plan;
-/* PLM_NOT_FOUND: the split is empty. PLM_CONFIG: document 0 has more tokens than token_limit, or
- * the clusters to sample from are not known. PLM_LIMIT: too many documents. */
-plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
-                               const struct plm_plan_split *split, struct plm_plan **plan,
-                               struct plm_error *error);
-/* The same for a split without clusters. */
-plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
-                         uint64_t documents, struct plm_plan **plan, struct plm_error *error);
-/* The same for a split of a corpus, which must outlive the plan. The plan ends at token_limit, but
- * does not know the lengths: they are read for each window. */
+/* A plan of a split with so many documents and clusters (0: it keeps none). It knows no lengths:
+ * each window is told those of its own documents (plm_plan_read). plm_plan_windows ignores
+ * token_limit: the caller leaves out the documents beyond it (plm_plan_within). PLM_NOT_FOUND: the
+ * split is empty. PLM_CONFIG: the plan samples clusters, and there are none. PLM_LIMIT: too many
+ * documents. */
+plm_status plm_plan_open(const struct plm_plan_parameters *parameters, uint64_t documents,
+                         uint64_t cluster_count, struct plm_plan **plan, struct plm_error *error);
+/* The same for a split of a corpus, but the plan ends at token_limit, up to which lengths are read
+ * and proven. PLM_CONFIG, too: document 0 has more tokens than token_limit. PLM_CORRUPT. */
 plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
                                 struct plm_corpus *corpus, enum plm_split split,
                                 struct plm_plan **plan, struct plm_error *error);
-/* A plan of a split of which only the numbers of documents and clusters are known.
- * plm_plan_window_of is told the lengths that it needs. plm_plan_windows ignores token_limit: the
- * caller leaves out the documents beyond it (plm_plan_within). Errors are those of
- * plm_plan_open_split. */
-plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
-                                uint64_t cluster_count, struct plm_plan **plan,
-                                struct plm_error *error);
 /* PLM_CONFIG: the plan samples clusters, and the corpus at `path` does not keep them. */
 plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
                                  const struct plm_corpus_info *info, const char *path,
@@ -168,50 +152,42 @@ struct plm_window {
 };
 void plm_window_deinit(struct plm_window *window);
 
-/* Where the lengths of a plan are read that was opened for a corpus. */
+/* Fills one of the groups that an epoch has in a window: the one at `index` of
+ * plm_plan_window_groups, with the number `group`. A group may have no documents, if all of them
+ * are beyond token_limit. */
+typedef plm_status plm_plan_read(const void *context, uint64_t epoch, uint32_t index,
+                                 uint64_t group, struct plm_plan_group *out,
+                                 struct plm_error *error);
+/* Plans a window with documents that `read` says; its errors end the planning. */
+plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                           plm_plan_read *read, const void *context, struct plm_window *out,
+                           struct plm_error *error);
+/* The number of chunks of each of the windows [first, first + count), into counts. It is the number
+ * that plm_plan_window gives, but computed much faster, from the histogram of the lengths. */
+plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
+                                  uint64_t count, plm_plan_read *read, const void *context,
+                                  uint32_t *counts, struct plm_error *error);
+
+/* A plm_plan_read whose context is a struct plm_plan_corpus. PLM_CORRUPT names the record. */
 struct plm_plan_corpus {
+  const struct plm_plan *plan;
   struct plm_corpus_cursor *cursor;
   enum plm_split split;
   bool prove; /* compare the lengths with the roots of their groups (plm_corpus_proven_lengths) */
 };
-/* Plans a window. from: NULL if the plan was opened with lengths. PLM_CORRUPT names the record. */
-plm_status plm_plan_window_read(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                                const struct plm_plan_corpus *from, struct plm_window *out,
+plm_status plm_plan_read_corpus(const void *plan_corpus, uint64_t epoch, uint32_t index,
+                                uint64_t group, struct plm_plan_group *out,
                                 struct plm_error *error);
-/* The same for a plan that was opened with lengths. */
-plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                           struct plm_window *out, struct plm_error *error);
 
-/* Fills one of the groups of a window: the one at `index` of plm_plan_window_groups, with the
- * number `group`. A group may have no documents, if all of them are beyond token_limit. */
-typedef plm_status plm_plan_read(const void *context, uint32_t index, uint64_t group,
-                                 struct plm_plan_group *out, struct plm_error *error);
-/* plm_plan_window with documents that `read` says; its errors end the planning. */
-plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                              plm_plan_read *read, const void *context, struct plm_window *out,
-                              struct plm_error *error);
 /* How many of `count` further documents, whose lengths are given, are within token_limit. *tokens:
  * the real tokens of all documents before them; those of the returned ones are added. */
 uint32_t plm_plan_within(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint32_t count, uint64_t *tokens);
-/* The numbers of the documents that an epoch takes from a group of the plan, into out, whose
- * lengths stay as they are. A plan that samples clusters must know their sizes. */
-void plm_plan_group_documents(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
-                              struct plm_plan_group *out);
 /* The documents that are drawn from a group of clusters: numbers (count). sizes (count) are those
  * of the group's clusters, and `begin` is the first document of the first of them. */
 void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
                            const uint32_t *sizes, uint32_t count, uint64_t begin,
                            uint64_t *numbers);
-
-/* The number of chunks of each of the windows [first, first + count), into counts. It is the number
- * that plm_plan_window_read gives, but computed much faster, from the histogram of the lengths. */
-plm_status plm_plan_window_chunks_read(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
-                                       uint64_t count, const struct plm_plan_corpus *from,
-                                       uint32_t *counts, struct plm_error *error);
-/* The same for a plan that was opened with lengths. */
-plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
-                                  uint64_t count, uint32_t *counts, struct plm_error *error);
 
 /* The groups (of documents, or of clusters if the plan samples them) that are in the window, in the
  * order of the epoch, into out, which has room for window_groups of them. Returns their number. */

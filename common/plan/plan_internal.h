@@ -18,11 +18,8 @@ struct permutation {
 
 struct plm_plan {
   struct plm_plan_parameters parameters;
-  const uint32_t *lengths;  /* of all documents of the split; NULL: not known */
-  const uint32_t *clusters; /* sizes, if the plan samples clusters and they are known; else NULL */
-  uint64_t *cluster_begin;  /* (groups) the first document of each group of clusters; or NULL */
-  uint64_t documents;       /* of an epoch: with clusters, one of each */
-  uint32_t groups;          /* of documents, or of clusters */
+  uint64_t documents; /* of an epoch: with clusters, one of each */
+  uint32_t groups;    /* of documents, or of clusters */
   uint64_t windows;
   uint32_t alignment_shift; /* a unit is 2^shift tokens */
   pthread_mutex_t *lock;    /* protects the permutations, a cache whose oldest entry is replaced */
@@ -34,16 +31,6 @@ struct plm_plan {
  * exceed the counters of the draws. */
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error);
-
-/* A plm_plan_read over the lengths of a corpus, or over those that the plan knows (from is NULL).
- */
-struct plan_reading {
-  const struct plm_plan *plan;
-  uint64_t epoch;
-  const struct plm_plan_corpus *from;
-};
-plm_status plan_read_group(const void *plan_reading, uint32_t index, uint64_t group,
-                           struct plm_plan_group *out, struct plm_error *error);
 
 static inline uint64_t tokens_of(uint32_t length)
 {

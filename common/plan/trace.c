@@ -9,7 +9,7 @@
 
 struct plm_trace {
   const struct plm_plan *plan;
-  struct plm_plan_corpus from; /* its cursor is NULL if the plan knows the lengths */
+  struct plm_plan_corpus from; /* without proofs */
   struct plm_advance *advance;
   bool checked;                /* all lengths are those that ingest wrote */
   uint64_t epoch, epoch_begin; /* the epoch that `counts` describes, and g of its first chunk */
@@ -25,20 +25,11 @@ struct plm_trace {
   bool assembled;
 };
 
-static const struct plm_plan_corpus *read_from(const struct plm_trace *trace, bool prove,
-                                               struct plm_plan_corpus *from)
-{
-  *from = trace->from;
-  from->prove = prove;
-  return from->cursor != NULL ? from : NULL;
-}
-
 /* Windows that are only counted are not proven, so all lengths are compared with their hash before
  * a count of any window but the run's first one, which is proven if the chunk is in it. */
 static plm_status check_lengths(struct plm_trace *trace, struct plm_error *error)
 {
-  if (!trace->checked && trace->from.cursor != NULL)
-    PLM_TRY(plm_corpus_check_lengths(trace->from.cursor, trace->advance, error));
+  if (!trace->checked) PLM_TRY(plm_corpus_check_lengths(trace->from.cursor, trace->advance, error));
   trace->checked = true;
   return PLM_OK;
 }
@@ -54,12 +45,11 @@ static void begin_epoch(struct plm_trace *trace, uint64_t epoch, uint64_t begin)
  * before the chunk's own are reported. */
 static plm_status count_until(struct plm_trace *trace, uint64_t within, struct plm_error *error)
 {
-  struct plm_plan_corpus from;
   while (trace->counted < trace->windows && trace->counted_chunks <= within) {
     if (trace->epoch > 0 || trace->counted > 0) PLM_TRY(check_lengths(trace, error));
-    PLM_TRY(plm_plan_window_chunks_read(trace->plan, trace->epoch, trace->counted, 1,
-                                        read_from(trace, false, &from),
-                                        &trace->counts[trace->counted], error));
+    PLM_TRY(plm_plan_window_chunks(trace->plan, trace->epoch, trace->counted, 1,
+                                   plm_plan_read_corpus, &trace->from,
+                                   &trace->counts[trace->counted], error));
     const uint32_t chunks = trace->counts[trace->counted++];
     trace->counted_chunks += chunks;
     if (trace->counted_chunks <= within) plm_advance_by(trace->advance, chunks);
@@ -80,21 +70,21 @@ static plm_status find_epoch(struct plm_trace *trace, uint64_t g, struct plm_err
   }
 }
 
-plm_status plm_trace_open(const struct plm_plan *plan, const struct plm_plan_corpus *from,
-                          struct plm_advance *advance, struct plm_trace **trace,
-                          struct plm_error *error)
+plm_status plm_trace_open(const struct plm_plan_corpus *from, struct plm_advance *advance,
+                          struct plm_trace **trace, struct plm_error *error)
 {
   *trace = NULL;
   struct plm_trace *made = plm_alloc_zeroed(1, sizeof *made);
-  made->plan = plan;
-  if (from != NULL) made->from = *from;
+  made->plan = from->plan;
+  made->from = *from;
+  made->from.prove = false;
   made->advance = advance;
-  made->windows = plm_plan_windows(plan);
+  made->windows = plm_plan_windows(from->plan);
   made->counts = malloc(made->windows * sizeof *made->counts);
   if (made->counts == NULL) {
     plm_trace_close(made);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace of %llu windows",
-                         (unsigned long long)plm_plan_windows(plan));
+                         (unsigned long long)plm_plan_windows(from->plan));
   }
   *trace = made;
   return PLM_OK;
@@ -112,7 +102,8 @@ void plm_trace_close(struct plm_trace *trace)
 plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_traced_chunk *chunk,
                            struct plm_error *error)
 {
-  struct plm_plan_corpus from;
+  struct plm_plan_corpus proving = trace->from;
+  proving.prove = true;
   if (g < trace->epoch_begin || g - trace->epoch_begin >= trace->counted_chunks)
     PLM_TRY(find_epoch(trace, g, error));
   uint64_t within = g - trace->epoch_begin, window = 0;
@@ -122,8 +113,8 @@ plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_trace
   PLM_ASSERT(window < trace->windows);
   if (!trace->packed || trace->window_epoch != trace->epoch || trace->window.window != window) {
     trace->packed = trace->assembled = false;
-    PLM_TRY(plm_plan_window_read(trace->plan, trace->epoch, window, read_from(trace, true, &from),
-                                 &trace->window, error));
+    PLM_TRY(plm_plan_window(trace->plan, trace->epoch, window, plm_plan_read_corpus, &proving,
+                            &trace->window, error));
     trace->packed = true;
     trace->window_epoch = trace->epoch;
   }
@@ -161,7 +152,7 @@ static plm_status assemble(struct plm_trace *trace, struct plm_error *error)
 plm_status plm_trace_tokens(struct plm_trace *trace, const void **tokens, struct plm_error *error)
 {
   const struct plm_plan_parameters *parameters = plm_plan_parameters(trace->plan);
-  PLM_ASSERT(trace->packed && trace->from.cursor != NULL);
+  PLM_ASSERT(trace->packed);
   if (!trace->assembled) PLM_TRY(assemble(trace, error));
   *tokens =
       (const uint8_t *)trace->tokens +

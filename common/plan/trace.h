@@ -13,14 +13,12 @@
  * chunks of the windows before g, which reads the lengths of their documents, and nothing after g.
  */
 struct plm_trace;
-/* from: where the documents of the plan are, whose lengths are proven then; NULL if the plan was
- * opened with lengths. advance: begun with the number of chunks between those that are counted and
- * the one that is asked for, and told of them window by window, and now and then while lengths are
- * compared with their hash; or NULL. The plan, the cursor and advance are borrowed and must outlive
- * the trace. */
-plm_status plm_trace_open(const struct plm_plan *plan, const struct plm_plan_corpus *from,
-                          struct plm_advance *advance, struct plm_trace **trace,
-                          struct plm_error *error);
+/* from: the plan, and where its documents are, whose lengths are proven. advance: begun with the
+ * number of chunks between those that are counted and the one that is asked for, and told of them
+ * window by window, and now and then while lengths are compared with their hash; or NULL. The plan,
+ * the cursor and advance are borrowed and must outlive the trace. */
+plm_status plm_trace_open(const struct plm_plan_corpus *from, struct plm_advance *advance,
+                          struct plm_trace **trace, struct plm_error *error);
 void plm_trace_close(struct plm_trace *trace); /* NULL is fine */
 
 struct plm_traced_chunk {

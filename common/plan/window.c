@@ -43,7 +43,7 @@ static plm_status count_pieces(const struct window_of *of, const uint64_t *group
   if (of->plan->parameters.truncate != PLM_TRUNCATE_SPLIT) return PLM_OK;
   *pieces = 1;
   for (uint32_t i = 0; i < of->group_count; i++) {
-    PLM_TRY(of->read(of->context, i, groups[i], &group, error));
+    PLM_TRY(of->read(of->context, of->epoch, i, groups[i], &group, error));
     *pieces += group.count;
     for (uint32_t k = 0; k < group.count; k++)
       *pieces += (tokens_of(group.lengths[k]) - 1) / max_length;
@@ -209,7 +209,7 @@ static plm_status window_gather(const struct window_of *of, uint64_t pieces, str
   struct plm_plan_group read;
   uint32_t count = 0, groups = 0;
   for (uint32_t i = 0; i < of->group_count; i++) {
-    PLM_TRY(of->read(of->context, i, scratch->plan_groups[i], &read, error));
+    PLM_TRY(of->read(of->context, of->epoch, i, scratch->plan_groups[i], &read, error));
     for (uint32_t k = 0; k < read.count; k++) {
       const struct member member = {read.numbers[k], read.lengths[k]};
       const uint64_t group = member.number / PLM_GROUP_DOCUMENTS;
@@ -292,9 +292,9 @@ static void window_emit(const struct plm_plan *plan, struct plm_window *out)
   PLM_ASSERT(written == out->document_count);
 }
 
-plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                              plm_plan_read *read, const void *context, struct plm_window *out,
-                              struct plm_error *error)
+plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                           plm_plan_read *read, const void *context, struct plm_window *out,
+                           struct plm_error *error)
 {
   if (!plan->parameters.shuffle) epoch = 0;
   PLM_TRY(plm_plan_check_place(plan, epoch, window, 1, error));
@@ -320,18 +320,4 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   shuffle_window(plan, epoch, window, scratch, out->chunks);
   window_emit(plan, out);
   return PLM_OK;
-}
-
-plm_status plm_plan_window_read(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                                const struct plm_plan_corpus *from, struct plm_window *out,
-                                struct plm_error *error)
-{
-  const struct plan_reading reading = {plan, plan->parameters.shuffle ? epoch : 0, from};
-  return plm_plan_window_of(plan, epoch, window, plan_read_group, &reading, out, error);
-}
-
-plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                           struct plm_window *out, struct plm_error *error)
-{
-  return plm_plan_window_read(plan, epoch, window, NULL, out, error);
 }

@@ -106,6 +106,8 @@ void plm_proof_tree_close(struct plm_proof_tree *tree); /* NULL is fine */
 const struct plm_proof_node *plm_proof_tree_root(const struct plm_proof_tree *tree);
 const struct plm_proof_node *plm_proof_tree_nodes(const struct plm_proof_tree *tree);
 uint64_t plm_proof_tree_count(const struct plm_proof_tree *tree);
+/* The sum of the nodes before the one at `index`. */
+uint64_t plm_proof_tree_before(const struct plm_proof_tree *tree, uint64_t index);
 
 /* ---- paths -------------------------------------------------------------------------------------
  */

@@ -72,6 +72,16 @@ uint64_t plm_proof_tree_count(const struct plm_proof_tree *tree)
   return tree->count;
 }
 
+uint64_t plm_proof_tree_before(const struct plm_proof_tree *tree, uint64_t index)
+{
+  uint64_t before = 0;
+  PLM_ASSERT(index < tree->count);
+  for (unsigned k = 0; k < tree->levels;
+       k++) /* where the index is a right node, add the left one */
+    if ((index >> k & 1) != 0) before += tree->nodes[tree->first[k] + (index >> k) - 1].sum;
+  return before;
+}
+
 size_t plm_proof_tree_path(const struct plm_proof_tree *tree, uint64_t begin, uint64_t end,
                            struct plm_proof_node path[PLM_PROOF_PATH])
 {

@@ -31,7 +31,9 @@
 #include "common/plan/plan.h"
 #include "common/proof/proof.h"
 
-/* A window of a plan, opened by plm_plan_open_unread: other plans end at token_limit. */
+/* A window of a plan, opened by plm_plan_open: one that was opened for a corpus ends at
+ * token_limit.
+ */
 struct plm_tables_window {
   const struct plm_plan *plan;
   uint64_t epoch, window;
@@ -69,7 +71,7 @@ plm_status plm_tables_read(const struct plm_tables_window *of, const struct plm_
                            uint32_t count, const void *payload, size_t size,
                            struct plm_tables *tables, struct plm_error *error);
 /* A plm_plan_read whose context is struct plm_tables. */
-plm_status plm_tables_group(const void *tables, uint32_t index, uint64_t group,
+plm_status plm_tables_group(const void *tables, uint64_t epoch, uint32_t index, uint64_t group,
                             struct plm_plan_group *out, struct plm_error *error);
 
 /* ---- the packer's side ------------------------------------------------------------------------

@@ -56,11 +56,12 @@ no_memory:
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for the tables of %zu groups", groups);
 }
 
-plm_status plm_tables_group(const void *context, uint32_t index, uint64_t group,
+plm_status plm_tables_group(const void *context, uint64_t epoch, uint32_t index, uint64_t group,
                             struct plm_plan_group *out, struct plm_error *error)
 {
   const struct plm_tables *tables = context;
   const uint32_t begin = tables->begin[index];
+  (void)epoch;
   (void)group;
   (void)error;
   PLM_ASSERT(index < tables->groups);

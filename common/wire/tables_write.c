@@ -141,13 +141,10 @@ static uint32_t put_clusters(const struct plm_tables_input *input, const struct 
 {
   const uint32_t count = plm_corpus_group_documents(input->cluster_count, group);
   const uint32_t *sizes = input->clusters + group * PLM_GROUP_DOCUMENTS;
-  struct plm_proof_node path[PLM_PROOF_PATH];
-  uint64_t before = 0;
   for (uint32_t i = 0; i < count; i++) wire_put(out, sizes[i], 4);
-  const size_t nodes = plm_proof_tree_path(input->clusters_tree, group, group + 1, path);
-  put_path(out, PLM_PROOF_SUMS, path, nodes);
-  for (int i = 0; i < __builtin_popcountll(group); i++) before += path[i].sum; /* left of it */
-  plm_plan_draw_members(plan, epoch, group, sizes, count, before, numbers);
+  put_tree_path(out, PLM_PROOF_SUMS, input->clusters_tree, group, group + 1);
+  plm_plan_draw_members(plan, epoch, group, sizes, count,
+                        plm_proof_tree_before(input->clusters_tree, group), numbers);
   return count;
 }
 

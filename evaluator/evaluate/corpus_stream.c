@@ -80,10 +80,11 @@ void plm_corpus_stream_close(struct plm_corpus_stream *stream)
 static plm_status count_chunks(const struct plm_corpus_stream *state, uint64_t *total,
                                struct plm_error *error)
 {
-  const struct plm_plan_corpus from = {.cursor = state->cursor, .split = state->split};
+  const struct plm_plan_corpus from = {
+      .plan = state->plan, .cursor = state->cursor, .split = state->split};
   uint32_t *counts = plm_alloc(state->windows * sizeof *counts);
-  const plm_status status =
-      plm_plan_window_chunks_read(state->plan, 0, 0, state->windows, &from, counts, error);
+  const plm_status status = plm_plan_window_chunks(state->plan, 0, 0, state->windows,
+                                                   plm_plan_read_corpus, &from, counts, error);
   for (uint64_t w = 0; w < state->windows && status == PLM_OK; w++) *total += counts[w];
   free(counts);
   return status;
@@ -156,8 +157,9 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
 static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
 {
   const struct plm_plan_corpus from = {
-      .cursor = state->cursor, .split = state->split, .prove = true};
-  PLM_TRY(plm_plan_window_read(state->plan, 0, state->next_window, &from, &state->window, error));
+      .plan = state->plan, .cursor = state->cursor, .split = state->split, .prove = true};
+  PLM_TRY(plm_plan_window(state->plan, 0, state->next_window, plm_plan_read_corpus, &from,
+                          &state->window, error));
   const size_t bytes = plm_assemble_bytes(state->plan, &state->window);
   if (bytes > state->window_capacity) {
     void *tokens = realloc(state->window_tokens, bytes);

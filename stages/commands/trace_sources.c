@@ -28,8 +28,9 @@ static plm_status open_source(const struct plm_config *config, uint32_t k,
   PLM_TRY(plm_corpus_open(plm_config_source(config, k).path, &options, &source->corpus, error));
   PLM_TRY(plm_plan_open_corpus(&parameters, source->corpus, PLM_SPLIT_TRAIN, &source->plan, error));
   PLM_TRY(plm_corpus_cursor_open(source->corpus, &source->cursor, error));
-  const struct plm_plan_corpus from = {.cursor = source->cursor, .split = PLM_SPLIT_TRAIN};
-  return plm_trace_open(source->plan, &from, advance, &source->trace, error);
+  const struct plm_plan_corpus from = {
+      .plan = source->plan, .cursor = source->cursor, .split = PLM_SPLIT_TRAIN};
+  return plm_trace_open(&from, advance, &source->trace, error);
 }
 
 /* Reads what the newest checkpoint says about the run's steps so far into an empty history, which

@@ -29,7 +29,7 @@ static plm_status read_groups(struct plm_corpus_cursor *cursor, const struct plm
 static plm_status measure(const struct plm_plan *plan, struct plm_corpus_cursor *cursor,
                           struct totals *totals, struct plm_error *error)
 {
-  const struct plm_plan_corpus from = {.cursor = cursor, .split = PLM_SPLIT_TRAIN};
+  const struct plm_plan_corpus from = {.plan = plan, .cursor = cursor, .split = PLM_SPLIT_TRAIN};
   struct plm_window window = {0};
   plm_status status = PLM_OK;
   uint8_t *tokens = NULL;
@@ -39,7 +39,9 @@ static plm_status measure(const struct plm_plan *plan, struct plm_corpus_cursor 
     const uint64_t windows = plm_plan_windows(plan);
     const uint64_t began = plm_clock_ns();
     PLM_TRY_GOTO(status,
-                 plm_plan_window_read(plan, i / windows, i % windows, &from, &window, error), done);
+                 plm_plan_window(plan, i / windows, i % windows, plm_plan_read_corpus, &from,
+                                 &window, error),
+                 done);
     const uint64_t planned = plm_clock_ns();
     PLM_TRY_GOTO(status, read_groups(cursor, &window, error), done);
     const uint64_t read = plm_clock_ns();

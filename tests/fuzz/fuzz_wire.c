@@ -137,10 +137,10 @@ static void scene_open(struct scene *scene, int which)
   static struct plm_label_schema schema;
   const bool clusters = which == TABLES_CLUSTERS || which == TABLES_LABELS;
   const bool labelled = which == CHUNKS_LABELS || which == TABLES_LABELS;
-  const struct plm_plan_split of = {.lengths = clusters ? lengths : few,
-                                    .documents = clusters ? 1005 : 6,
-                                    .clusters = clusters ? sizes : NULL,
-                                    .cluster_count = clusters ? 6 : 0};
+  const struct known_split of = {.lengths = clusters ? lengths : few,
+                                 .documents = clusters ? 1005 : 6,
+                                 .clusters = clusters ? sizes : NULL,
+                                 .cluster_count = clusters ? 6 : 0};
   const struct plm_plan_parameters p = {
       .seed = 1,
       .max_length = 64,
@@ -153,8 +153,8 @@ static void scene_open(struct scene *scene, int which)
   for (uint32_t i = 0; i < 1005; i++) lengths[i] = 1 + i % 9;
   if (labelled && schema.count == 0) label_schema_make(&schema);
   proven_split_open_labelled(&scene->split, p.tokenizer, 2, &of, labelled ? &schema : NULL);
-  PLM_ASSERT(plm_plan_open_split(&p, &of, &scene->plan, NULL) == PLM_OK);
-  PLM_ASSERT(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL) == PLM_OK);
+  scene->plan = known_split_plan(&of, &p);
+  PLM_ASSERT(known_split_window(&of, scene->plan, 0, 0, &scene->window, NULL) == PLM_OK);
   scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
   plm_data_layout(scene->split.tokenizer, p.max_length, scene->split.schema, &scene->window,
                   scene->offset);

@@ -1,5 +1,5 @@
 /* What a corpus of many documents costs. Whoever opens it reads lengths with their groups: the
- * windows are those of a plan that was given all of them, the memory does not follow the number of
+ * windows are those of an array of all of them, the memory does not follow the number of
  * documents, and a window needs only its own groups. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "packer/window_proof.h"
 #include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/hollow_corpus.h"
+#include "tests/support/corpora/known_split.h"
 #include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -84,18 +85,12 @@ static void write_corpus(const char *directory, uint64_t documents,
   hollow_corpus_write(directory, documents, parameters, &windows, 1);
 }
 
-/* A plan that was given all lengths. The caller frees them. */
-static struct plm_plan *plan_of_all(struct plm_corpus *corpus,
-                                    const struct plm_plan_parameters *parameters,
-                                    uint32_t **lengths)
+/* All lengths. The caller frees them. */
+static struct known_split read_all(struct plm_corpus *corpus)
 {
   const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN];
-  *lengths = corpus_lengths(corpus, PLM_SPLIT_TRAIN);
-  const struct plm_plan_split split = {
-      *lengths, info->documents, plm_corpus_clusters(corpus, PLM_SPLIT_TRAIN), info->clusters};
-  struct plm_plan *plan;
-  assert_int_equal(plm_plan_open_split(parameters, &split, &plan, NULL), PLM_OK);
-  return plan;
+  return (struct known_split){corpus_lengths(corpus, PLM_SPLIT_TRAIN), info->documents,
+                              plm_corpus_clusters(corpus, PLM_SPLIT_TRAIN), info->clusters};
 }
 
 static void assert_same_window(const struct plm_window *a, const struct plm_window *b)
@@ -113,28 +108,28 @@ static void windows_are_those_of_all_lengths(void **state)
   for (int way = 0; way < 6; way++) {
     struct plm_plan_parameters parameters = parameters_of(way % 2 != 0);
     struct plm_window read = {0}, known = {0};
-    uint32_t *lengths, counts[2];
+    uint32_t counts[2];
     struct scene s;
     const char *directory = scratch_path(way % 2 != 0 ? "clusters" : "documents");
     if (way < 2) write_corpus(directory, FEW, &parameters);
     parameters.truncate = (enum plm_truncate)(way / 2);
     parameters.max_length = 64;
     begin(&s, directory, &parameters);
-    struct plm_plan *all = plan_of_all(s.corpus, &parameters, &lengths);
+    const struct known_split all = read_all(s.corpus);
     for (uint64_t w = 7; w < 9; w++) {
-      const struct plm_plan_corpus from = {s.cursor, PLM_SPLIT_TRAIN, w == 7};
-      assert_int_equal(plm_plan_window_read(s.plan, EPOCH, w, &from, &read, NULL), PLM_OK);
-      assert_int_equal(plm_plan_window(all, EPOCH, w, &known, NULL), PLM_OK);
+      const struct plm_plan_corpus from = {s.plan, s.cursor, PLM_SPLIT_TRAIN, w == 7};
+      assert_int_equal(plm_plan_window(s.plan, EPOCH, w, plm_plan_read_corpus, &from, &read, NULL),
+                       PLM_OK);
+      assert_int_equal(known_split_window(&all, s.plan, EPOCH, w, &known, NULL), PLM_OK);
       assert_same_window(&read, &known);
     }
     counts[0] = corpus_window_chunks(s.corpus, PLM_SPLIT_TRAIN, s.plan, EPOCH, 8);
-    assert_int_equal(plm_plan_window_chunks(all, EPOCH, 8, 1, &counts[1], NULL), PLM_OK);
+    assert_int_equal(known_split_chunks(&all, s.plan, EPOCH, 8, 1, &counts[1], NULL), PLM_OK);
     assert_int_equal(counts[0], counts[1]);
     assert_int_equal(counts[0], read.chunks);
     plm_window_deinit(&read);
     plm_window_deinit(&known);
-    plm_plan_close(all);
-    free(lengths);
+    free((void *)all.lengths);
     end(&s);
   }
 }
@@ -150,15 +145,15 @@ static void a_limit_ends_the_plan(void **state)
   hollow_corpus_write(directory, FEW, &parameters, &read, 1);
   for (uint64_t limit = 100; limit < 10000000; limit *= 33) {
     struct scene s;
-    uint32_t *lengths;
     parameters.token_limit = limit;
     begin(&s, directory, &parameters);
-    struct plm_plan *all = plan_of_all(s.corpus, &parameters, &lengths);
+    const struct known_split known = read_all(s.corpus);
+    struct plm_plan *all = known_split_plan(&known, &parameters);
     assert_int_equal(plm_plan_documents(s.plan), plm_plan_documents(all));
     assert_int_equal(plm_plan_windows(s.plan), plm_plan_windows(all));
     assert_true(plm_plan_documents(all) < FEW);
     plm_plan_close(all);
-    free(lengths);
+    free((void *)known.lengths);
     end(&s);
   }
 }
@@ -204,10 +199,11 @@ struct counted {
   uint64_t highest;
 };
 
-static plm_status count_group(const void *context, uint32_t index, uint64_t group,
+static plm_status count_group(const void *context, uint64_t epoch, uint32_t index, uint64_t group,
                               struct plm_plan_group *out, struct plm_error *error)
 {
   struct counted *counted = *(struct counted *const *)context;
+  (void)epoch;
   (void)index;
   (void)error;
   counted->groups++;
@@ -232,10 +228,10 @@ static void a_window_needs_only_its_groups(void **state)
   struct plm_window window = {0};
   struct plm_plan *plan;
   (void)state;
-  assert_int_equal(plm_plan_open_unread(&parameters, DOCUMENTS, 0, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open(&parameters, DOCUMENTS, 0, &plan, NULL), PLM_OK);
   const uint64_t last = plm_plan_windows(plan) - 1;
   assert_int_equal(last, DOCUMENTS / PLM_GROUP_DOCUMENTS / WINDOW_GROUPS - 1);
-  assert_int_equal(plm_plan_window_of(plan, EPOCH, last, count_group, &context, &window, NULL),
+  assert_int_equal(plm_plan_window(plan, EPOCH, last, count_group, &context, &window, NULL),
                    PLM_OK);
   assert_in_range(counted.groups, WINDOW_GROUPS, 2 * WINDOW_GROUPS);
   assert_int_equal(window.document_count, WINDOW_GROUPS * PLM_GROUP_DOCUMENTS);
@@ -269,14 +265,15 @@ static void forge_length(const char *directory, const uint32_t *before, size_t c
  * them. */
 static void find_by_proof(const struct scene *s, struct plm_error *error)
 {
-  const struct plm_plan_corpus from = {s->cursor, PLM_SPLIT_TRAIN, true};
+  const struct plm_plan_corpus from = {s->plan, s->cursor, PLM_SPLIT_TRAIN, true};
   struct plm_window window = {0};
   struct plm_trace *trace;
   struct plm_traced_chunk chunk;
-  assert_int_equal(plm_plan_window_read(s->plan, EPOCH, 7, &from, &window, error), PLM_CORRUPT);
+  assert_int_equal(plm_plan_window(s->plan, EPOCH, 7, plm_plan_read_corpus, &from, &window, error),
+                   PLM_CORRUPT);
   assert_non_null(strstr(error->what, "or a length in `lengths` is not what ingest wrote"));
   plm_window_deinit(&window);
-  assert_int_equal(plm_trace_open(s->plan, &from, NULL, &trace, NULL), PLM_OK);
+  assert_int_equal(plm_trace_open(&from, NULL, &trace, NULL), PLM_OK);
   assert_int_equal(plm_trace_chunk(trace, 100000, &chunk, error), PLM_CORRUPT);
   assert_non_null(strstr(error->what, "`lengths` is not what ingest wrote"));
   plm_trace_close(trace);
@@ -353,16 +350,18 @@ static void a_trace_says_that_it_is_alive(void **state)
   write_corpus(directory, MANY, &parameters);
   begin(&s, directory, &parameters);
   const uint64_t windows = plm_plan_windows(s.plan);
-  const struct plm_plan_corpus from = {.cursor = s.cursor, .split = PLM_SPLIT_TRAIN};
+  const struct plm_plan_corpus from = {
+      .plan = s.plan, .cursor = s.cursor, .split = PLM_SPLIT_TRAIN};
   uint32_t *counts = must(calloc(windows, sizeof *counts));
   for (uint64_t epoch = 0; epoch <= EPOCH; epoch++) {
     const uint64_t counted = epoch < EPOCH ? windows : 7;
-    assert_int_equal(plm_plan_window_chunks_read(s.plan, epoch, 0, counted, &from, counts, NULL),
+    assert_int_equal(plm_plan_window_chunks(s.plan, epoch, 0, counted, plm_plan_read_corpus, &from,
+                                            counts, NULL),
                      PLM_OK);
     for (uint64_t w = 0; w < counted; w++) before += counts[w];
   }
   free(counts);
-  assert_int_equal(plm_trace_open(s.plan, &from, &advance, &trace, NULL), PLM_OK);
+  assert_int_equal(plm_trace_open(&from, &advance, &trace, NULL), PLM_OK);
   assert_int_equal(plm_trace_chunk(trace, before, &chunk, NULL), PLM_OK);
   assert_int_equal(chunk.epoch, EPOCH);
   assert_int_equal(reports.alive, MANY / BLOCK);

@@ -30,7 +30,7 @@ static void proven(struct link_scene *s, uint64_t window, uint32_t count, struct
   assert_int_equal(proof.header.count, count);
   assert_int_equal(proof.header.epoch, 0);
   assert_int_equal(proof.header.split, PLM_SPLIT_TRAIN);
-  assert_int_equal(plm_plan_open_unread(&s->parameters, split.documents, 0, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open(&s->parameters, split.documents, 0, &plan, NULL), PLM_OK);
   const struct plm_tables_window of = {plan, 0, window, false};
   assert_int_equal(plm_tables_read(&of, &split, count, zmq_msg_data(&proof.payload),
                                    zmq_msg_size(&proof.payload), tables, NULL),

@@ -382,7 +382,7 @@ static uint32_t prove_windows(const struct opened *opened,
   uint32_t parts = 0;
   assert_int_equal(plm_plan_open_corpus(parameters, opened->corpus, PLM_SPLIT_TRAIN, &known, NULL),
                    PLM_OK);
-  assert_int_equal(plm_plan_open_unread(parameters, info->documents, info->clusters, &unread, NULL),
+  assert_int_equal(plm_plan_open(parameters, info->documents, info->clusters, &unread, NULL),
                    PLM_OK);
   for (uint64_t window = 0; window < plm_plan_windows(unread); window++) {
     const struct plm_tables_window of = {unread, 2, window, false};
@@ -390,8 +390,8 @@ static uint32_t prove_windows(const struct opened *opened,
     if (window == 0) parts = taken;
     if (parameters->token_limit != 0) continue; /* the consumer cuts the documents off */
     corpus_window(opened->corpus, PLM_SPLIT_TRAIN, known, 2, window, &knows);
-    assert_int_equal(
-        plm_plan_window_of(unread, 2, window, plm_tables_group, &tables, &proven, NULL), PLM_OK);
+    assert_int_equal(plm_plan_window(unread, 2, window, plm_tables_group, &tables, &proven, NULL),
+                     PLM_OK);
     assert_int_equal(proven.chunks, knows.chunks);
     assert_int_equal(proven.document_count, knows.document_count);
     assert_memory_equal(proven.documents, knows.documents,

@@ -28,8 +28,9 @@ struct length {
   double tokens;              /* of the split, <cls> and <eos> included */
 };
 
-plm_status plm_run_length_chunks(const struct plm_plan *plan, const struct plm_plan_corpus *from,
-                                 uint64_t *chunks, bool *estimated, struct plm_error *error)
+plm_status plm_run_length_chunks(const struct plm_plan *plan, plm_plan_read *read,
+                                 const void *context, uint64_t *chunks, bool *estimated,
+                                 struct plm_error *error)
 {
   const uint64_t windows = plm_plan_windows(plan);
   const uint32_t usual = plm_plan_group_count(plan, 0); /* groups of a window */
@@ -39,7 +40,7 @@ plm_status plm_run_length_chunks(const struct plm_plan *plan, const struct plm_p
   for (uint64_t i = 0; i < sampled; i++) {
     const uint64_t window = i * windows / sampled;
     uint32_t count;
-    PLM_TRY(plm_plan_window_chunks_read(plan, 0, window, 1, from, &count, error));
+    PLM_TRY(plm_plan_window_chunks(plan, 0, window, 1, read, context, &count, error));
     groups += plm_plan_group_count(plan, window);
     counted += count;
   }
@@ -52,11 +53,11 @@ plm_status plm_run_length_chunks(const struct plm_plan *plan, const struct plm_p
 static plm_status measure_plan(const struct plm_plan *plan, struct plm_corpus *corpus,
                                struct length *length, struct plm_error *error)
 {
-  struct plm_plan_corpus from = {.split = PLM_SPLIT_TRAIN};
+  struct plm_plan_corpus from = {.plan = plan, .split = PLM_SPLIT_TRAIN};
   PLM_TRY(plm_corpus_cursor_open(corpus, &from.cursor, error));
   length->documents = plm_plan_documents(plan);
-  const plm_status status =
-      plm_run_length_chunks(plan, &from, &length->chunks, &length->estimated, error);
+  const plm_status status = plm_run_length_chunks(plan, plm_plan_read_corpus, &from,
+                                                  &length->chunks, &length->estimated, error);
   plm_corpus_cursor_close(from.cursor);
   return status;
 }

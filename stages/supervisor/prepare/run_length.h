@@ -10,10 +10,11 @@
  * parameters: of the model; 0: unknown. */
 void plm_run_length_say(const struct plm_config *config, double parameters);
 
-/* The chunks of the first epoch of a plan whose lengths are read from there (NULL: it knows them).
- * They are counted, or estimated from windows with about a million documents, if there are more. */
-plm_status plm_run_length_chunks(const struct plm_plan *plan, const struct plm_plan_corpus *from,
-                                 uint64_t *chunks, bool *estimated, struct plm_error *error);
+/* The chunks of the first epoch of a plan. They are counted, or estimated from windows with about a
+ * million documents, if there are more. */
+plm_status plm_run_length_chunks(const struct plm_plan *plan, plm_plan_read *read,
+                                 const void *context, uint64_t *chunks, bool *estimated,
+                                 struct plm_error *error);
 
 /* The advice, for a run of so many epochs of a corpus with so many tokens (real ones). */
 enum { PLM_ADVICE_SIZE = 256 };

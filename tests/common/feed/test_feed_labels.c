@@ -50,7 +50,6 @@ static void a_chunk_with_too_many_labels_is_named(void **state)
   enum { RESIDUES = 1000, DOCUMENTS = 3, TOKENS = 64 };
   enum { LABELS = DOCUMENTS * (8 + 2 + RESIDUES + 3 + 2) }; /* of label_schema_make's columns */
   struct plm_plan_parameters parameters = fake_corpus()->parameters;
-  const uint32_t lengths[DOCUMENTS] = {RESIDUES, RESIDUES, RESIDUES};
   struct plm_chunk_document documents[DOCUMENTS] = {
       {.residues = RESIDUES}, {.residues = RESIDUES}, {.residues = RESIDUES}};
   uint32_t begin[] = {0, DOCUMENTS};
@@ -62,7 +61,7 @@ static void a_chunk_with_too_many_labels_is_named(void **state)
     struct plm_plan *plan;
     struct plm_error error = {0};
     parameters.truncate = (enum plm_truncate)truncate;
-    assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, &error), PLM_OK);
+    assert_int_equal(plm_plan_open(&parameters, DOCUMENTS, 0, &plan, &error), PLM_OK);
     struct feed_planned planned = {
         .plan = plan,
         .schema = &schema,

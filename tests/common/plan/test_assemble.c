@@ -11,6 +11,7 @@
 #include "common/plan/shuffle.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/corpora/corpus_windows.h"
+#include "tests/support/corpora/known_split.h"
 #include "tests/support/harness/scratch.h"
 
 enum { DOCUMENTS = 1100, LENGTH = 128 };
@@ -157,10 +158,10 @@ static void tokens_are_the_documents(void **state)
                                                    .window_groups = 1,
                                                    .tokenizer = (enum plm_tokenizer_kind)tokenizer};
     struct plm_corpus_cursor *cursor;
-    struct plm_plan *plan;
+    const struct known_split split = {.lengths = lengths, .documents = DOCUMENTS};
+    struct plm_plan *plan = known_split_plan(&split, &parameters);
     struct plm_window window = {0};
-    assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, &error), PLM_OK);
-    assert_int_equal(plm_plan_window(plan, 0, 0, &window, &error), PLM_OK);
+    assert_int_equal(known_split_window(&split, plan, 0, 0, &window, &error), PLM_OK);
     assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
     void *tokens = malloc(plm_assemble_bytes(plan, &window));
     assert_int_equal(plm_assemble_window(cursor, PLM_SPLIT_TRAIN, plan, &window, tokens, &error),

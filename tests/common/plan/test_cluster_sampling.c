@@ -8,11 +8,11 @@
 
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
-#include "common/plan/trace.h"
+#include "tests/support/corpora/known_split.h"
 
 /* The documents and clusters of a split, owned. */
 struct sample {
-  struct plm_plan_split split;
+  struct known_split split;
   uint32_t *lengths, *clusters;
   uint64_t *cluster_of; /* (documents) */
 };
@@ -50,10 +50,10 @@ static struct sample sample_make(uint64_t clusters, uint32_t largest, uint32_t l
       sample.lengths[d] = 1 + plm_draws_below(&draws, longest);
       sample.cluster_of[d++] = c;
     }
-  sample.split = (struct plm_plan_split){.lengths = sample.lengths,
-                                         .documents = documents,
-                                         .clusters = sample.clusters,
-                                         .cluster_count = clusters};
+  sample.split = (struct known_split){.lengths = sample.lengths,
+                                      .documents = documents,
+                                      .clusters = sample.clusters,
+                                      .cluster_count = clusters};
   return sample;
 }
 
@@ -62,14 +62,6 @@ static void sample_deinit(struct sample *sample)
   free(sample->lengths);
   free(sample->clusters);
   free(sample->cluster_of);
-}
-
-static struct plm_plan *plan_of(const struct plm_plan_parameters *p, const struct sample *sample)
-{
-  struct plm_plan *plan;
-  struct plm_error error;
-  if (plm_plan_open_split(p, &sample->split, &plan, &error) != PLM_OK) fail_msg("%s", error.what);
-  return plan;
 }
 
 /* Checks that the window's tables name the groups of its documents in reading order. */
@@ -100,9 +92,10 @@ static void check_epoch(const struct plm_plan *plan, const struct sample *sample
   struct plm_window window = {0};
   for (uint64_t c = 0; c < clusters; c++) member[c] = UINT64_MAX;
   assert_int_equal(plm_plan_documents(plan), clusters);
-  assert_int_equal(plm_plan_window_chunks(plan, epoch, 0, windows, counts, NULL), PLM_OK);
+  assert_int_equal(known_split_chunks(&sample->split, plan, epoch, 0, windows, counts, NULL),
+                   PLM_OK);
   for (uint64_t w = 0; w < windows; w++) {
-    assert_int_equal(plm_plan_window(plan, epoch, w, &window, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&sample->split, plan, epoch, w, &window, NULL), PLM_OK);
     assert_int_equal(window.chunks, counts[w]);
     check_places(&window);
     for (uint32_t k = 0; k < window.document_count; k++) {
@@ -133,7 +126,7 @@ static void every_cluster_once(void **state)
         struct plm_plan_parameters p = ordinary();
         p.packing = (enum plm_packing)packing;
         p.truncate = (enum plm_truncate)truncate;
-        struct plm_plan *plan = plan_of(&p, &sample);
+        struct plm_plan *plan = known_split_plan(&sample.split, &p);
         check_epoch(plan, &sample, 0, member);
         check_epoch(plan, &sample, 4000000000u, member);
         plm_plan_close(plan);
@@ -153,7 +146,7 @@ static void members_are_uniform(void **state)
   struct sample sample = sample_make(CLUSTERS, 6, 100);
   uint32_t *drawn = calloc(sample.split.documents, sizeof *drawn);
   uint64_t *member = malloc(CLUSTERS * sizeof *member);
-  struct plm_plan *plan = plan_of(&p, &sample);
+  struct plm_plan *plan = known_split_plan(&sample.split, &p);
   for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
     check_epoch(plan, &sample, epoch, member);
     for (uint64_t c = 0; c < CLUSTERS; c++) drawn[member[c]]++;
@@ -191,13 +184,13 @@ static void single_documents_are_clusters(void **state)
   struct plm_plan_parameters p = ordinary();
   struct plm_window a = {0}, b = {0};
   p.truncate = PLM_TRUNCATE_RANDOM_CROP;
-  struct plm_plan *clusters = plan_of(&p, &sample);
+  struct plm_plan *clusters = known_split_plan(&sample.split, &p);
   p.sampling = PLM_SAMPLING_DOCUMENTS;
-  struct plm_plan *documents = plan_of(&p, &sample);
+  struct plm_plan *documents = known_split_plan(&sample.split, &p);
   assert_int_equal(plm_plan_windows(clusters), plm_plan_windows(documents));
   for (uint64_t w = 0; w < plm_plan_windows(clusters); w++) {
-    assert_int_equal(plm_plan_window(clusters, 5, w, &a, NULL), PLM_OK);
-    assert_int_equal(plm_plan_window(documents, 5, w, &b, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&sample.split, clusters, 5, w, &a, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&sample.split, documents, 5, w, &b, NULL), PLM_OK);
     assert_same_window(&a, &b);
   }
   plm_window_deinit(&a);
@@ -207,36 +200,26 @@ static void single_documents_are_clusters(void **state)
   sample_deinit(&sample);
 }
 
-/* A window is the same from a plan that has computed others before, and from one that has not; a
- * trace finds the same chunks. */
+/* A window is the same from a plan that has computed others before, and from one that has not. */
 static void any_window_is_computed_by_itself(void **state)
 {
   (void)state;
   struct sample sample = sample_make(5000, 5, 300);
   const struct plm_plan_parameters p = ordinary();
-  struct plm_plan *busy = plan_of(&p, &sample);
+  struct plm_plan *busy = known_split_plan(&sample.split, &p);
   const uint64_t windows = plm_plan_windows(busy);
   struct plm_window a = {0};
-  struct plm_trace *trace;
-  uint64_t g = 0;
-  assert_int_equal(plm_trace_open(busy, NULL, NULL, &trace, NULL), PLM_OK);
   for (uint64_t i = 0; i < 3 * windows; i++) {
     struct plm_window b = {0};
-    struct plm_plan *fresh = plan_of(&p, &sample);
-    assert_int_equal(plm_plan_window(busy, i / windows, i % windows, &a, NULL), PLM_OK);
-    assert_int_equal(plm_plan_window(fresh, i / windows, i % windows, &b, NULL), PLM_OK);
+    struct plm_plan *fresh = known_split_plan(&sample.split, &p);
+    assert_int_equal(known_split_window(&sample.split, busy, i / windows, i % windows, &a, NULL),
+                     PLM_OK);
+    assert_int_equal(known_split_window(&sample.split, fresh, i / windows, i % windows, &b, NULL),
+                     PLM_OK);
     assert_same_window(&a, &b);
-    struct plm_traced_chunk chunk;
-    assert_int_equal(plm_trace_chunk(trace, g + a.chunks - 1, &chunk, NULL), PLM_OK);
-    assert_int_equal(chunk.epoch, i / windows);
-    assert_int_equal(chunk.count, a.chunk_begin[a.chunks] - a.chunk_begin[a.chunks - 1]);
-    assert_memory_equal(chunk.documents, a.documents + a.chunk_begin[a.chunks - 1],
-                        chunk.count * sizeof *chunk.documents);
-    g += a.chunks;
     plm_window_deinit(&b);
     plm_plan_close(fresh);
   }
-  plm_trace_close(trace);
   plm_window_deinit(&a);
   plm_plan_close(busy);
   sample_deinit(&sample);
@@ -244,11 +227,11 @@ static void any_window_is_computed_by_itself(void **state)
 
 static double padding_of(const struct plm_plan_parameters *p, const struct sample *sample)
 {
-  struct plm_plan *plan = plan_of(p, sample);
+  struct plm_plan *plan = known_split_plan(&sample->split, p);
   struct plm_window window = {0};
   uint64_t real = 0, all = 0;
   for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
-    assert_int_equal(plm_plan_window(plan, 0, w, &window, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&sample->split, plan, 0, w, &window, NULL), PLM_OK);
     real += window.real_tokens;
     all += (uint64_t)window.chunks * p->max_length;
   }
@@ -277,21 +260,19 @@ static void padding_is_that_of_documents(void **state)
 static void what_cannot_be_sampled_is_refused(void **state)
 {
   (void)state;
-  struct sample sample = sample_make(10, 3, 30);
   struct plm_plan_parameters p = ordinary();
   struct plm_plan *plan;
   struct plm_error error;
   const struct plm_corpus_info info = {.format = PLM_CORPUS_FORMAT, .clustered = true};
-  assert_int_equal(plm_plan_open(&p, sample.lengths, 10, &plan, &error), PLM_CONFIG);
+  assert_int_equal(plm_plan_open(&p, 10, 0, &plan, &error), PLM_CONFIG);
   assert_non_null(strstr(error.what, "keeps no clusters"));
   assert_int_equal(plm_plan_check_corpus(&p, &info, "here", &error), PLM_CONFIG);
   assert_string_equal(error.what, "data.sampling: clusters, but here keeps no clusters");
   assert_non_null(strstr(error.hint, "--clusters"));
   p.shuffle = false;
-  assert_int_equal(plm_plan_open_split(&p, &sample.split, &plan, &error), PLM_CONFIG);
+  assert_int_equal(plm_plan_open(&p, 10, 3, &plan, &error), PLM_CONFIG);
   p.sampling = PLM_SAMPLING_DOCUMENTS;
   assert_int_equal(plm_plan_check_corpus(&p, &info, "here", &error), PLM_OK);
-  sample_deinit(&sample);
 }
 
 int main(void)

@@ -11,8 +11,8 @@
 #include "common/config/config.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
-#include "common/plan/plan_internal.h"
 #include "common/plan/shuffle.h"
+#include "tests/support/corpora/known_split.h"
 #include "tests/support/harness/cmocka_all.h"
 
 static struct plm_plan_parameters ordinary(void)
@@ -121,16 +121,17 @@ static void check_places(const struct plm_plan *plan, const struct plm_window *w
 
 /* Checks a whole epoch: each document occurs once (its pieces cover it once), and the numbers of
  * chunks are those of plm_plan_window_chunks. */
-static void check_epoch(const struct plm_plan *plan, uint64_t epoch, struct plm_window *window)
+static void check_epoch(const struct known_split *split, const struct plm_plan *plan,
+                        uint64_t epoch, struct plm_window *window)
 {
   const struct plm_plan_parameters *p = plm_plan_parameters(plan);
-  const uint32_t *lengths = plan->lengths;
+  const uint32_t *lengths = split->lengths;
   const uint64_t documents = plm_plan_documents(plan), windows = plm_plan_windows(plan);
   uint64_t *covered = calloc(documents, sizeof *covered);
   uint32_t *counts = malloc(windows * sizeof *counts);
-  assert_int_equal(plm_plan_window_chunks(plan, epoch, 0, windows, counts, NULL), PLM_OK);
+  assert_int_equal(known_split_chunks(split, plan, epoch, 0, windows, counts, NULL), PLM_OK);
   for (uint64_t w = 0; w < windows; w++) {
-    assert_int_equal(plm_plan_window(plan, epoch, w, window, NULL), PLM_OK);
+    assert_int_equal(known_split_window(split, plan, epoch, w, window, NULL), PLM_OK);
     assert_int_equal(window->chunks, counts[w]);
     check_window(p, window);
     check_places(plan, window);
@@ -162,15 +163,15 @@ static void every_document_once(void **state)
         for (int truncate = 0; truncate < 3; truncate++)
           for (int shuffle = 0; shuffle < 2; shuffle++) {
             struct plm_plan_parameters p = ordinary();
-            struct plm_plan *plan;
             p.alignment = alignments[a];
             p.packing = (enum plm_packing)packing;
             p.truncate = (enum plm_truncate)truncate;
             p.shuffle = shuffle;
             uint32_t *lengths = lengths_make(sizes[s], p.max_length, s);
-            assert_int_equal(plm_plan_open(&p, lengths, sizes[s], &plan, NULL), PLM_OK);
-            check_epoch(plan, 0, &window);
-            if (shuffle) check_epoch(plan, 4000000000u, &window);
+            const struct known_split split = {.lengths = lengths, .documents = sizes[s]};
+            struct plm_plan *plan = known_split_plan(&split, &p);
+            check_epoch(&split, plan, 0, &window);
+            if (shuffle) check_epoch(&split, plan, 4000000000u, &window);
             plm_plan_close(plan);
             free(lengths);
           }
@@ -186,12 +187,12 @@ static void small_and_large_chunks(void **state)
   for (size_t i = 0; i < sizeof max_lengths / sizeof *max_lengths; i++)
     for (int truncate = 0; truncate < 3; truncate++) {
       struct plm_plan_parameters p = ordinary();
-      struct plm_plan *plan;
       p.max_length = max_lengths[i];
       p.truncate = (enum plm_truncate)truncate;
       uint32_t *lengths = lengths_make(600, max_lengths[i] < 64 ? 64 : max_lengths[i], i);
-      assert_int_equal(plm_plan_open(&p, lengths, 600, &plan, NULL), PLM_OK);
-      check_epoch(plan, 3, &window);
+      const struct known_split split = {.lengths = lengths, .documents = 600};
+      struct plm_plan *plan = known_split_plan(&split, &p);
+      check_epoch(&split, plan, 3, &window);
       plm_plan_close(plan);
       free(lengths);
     }
@@ -215,19 +216,21 @@ static void any_window_alone(void **state)
   struct plm_plan_parameters p = ordinary();
   p.truncate = PLM_TRUNCATE_RANDOM_CROP;
   uint32_t *lengths = lengths_make(DOCUMENTS, p.max_length, 5);
-  struct plm_plan *plan;
-  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  const struct known_split split = {.lengths = lengths, .documents = DOCUMENTS};
+  struct plm_plan *plan = known_split_plan(&split, &p);
   const uint64_t windows = plm_plan_windows(plan);
   struct plm_window *forward = calloc(windows * EPOCHS, sizeof *forward);
   for (uint64_t i = 0; i < windows * EPOCHS; i++)
-    assert_int_equal(plm_plan_window(plan, i / windows, i % windows, &forward[i], NULL), PLM_OK);
+    assert_int_equal(known_split_window(&split, plan, i / windows, i % windows, &forward[i], NULL),
+                     PLM_OK);
   for (uint64_t i = windows * EPOCHS; i-- > 0;) {
-    struct plm_plan *fresh;
+    struct plm_plan *fresh = known_split_plan(&split, &p);
     struct plm_window alone = {0};
-    assert_int_equal(plm_plan_window(plan, i / windows, i % windows, &alone, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&split, plan, i / windows, i % windows, &alone, NULL),
+                     PLM_OK);
     assert_same_window(&alone, &forward[i]);
-    assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &fresh, NULL), PLM_OK);
-    assert_int_equal(plm_plan_window(fresh, i / windows, i % windows, &alone, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&split, fresh, i / windows, i % windows, &alone, NULL),
+                     PLM_OK);
     assert_same_window(&alone, &forward[i]);
     plm_window_deinit(&alone);
     plm_plan_close(fresh);
@@ -240,6 +243,7 @@ static void any_window_alone(void **state)
 
 enum { THREADS = 4, ROUNDS = 40 };
 struct share {
+  const struct known_split *split;
   const struct plm_plan *plan;
   uint64_t thread;
   uint64_t sums[ROUNDS];
@@ -252,7 +256,9 @@ static void *sum_windows(void *argument)
   const uint64_t windows = plm_plan_windows(share->plan);
   for (uint64_t i = 0; i < ROUNDS; i++) { /* each thread takes the epochs in another order */
     const uint64_t round = (i * 7 + share->thread * 11) % ROUNDS;
-    if (plm_plan_window(share->plan, round / 4, round % windows, &window, NULL) != PLM_OK) break;
+    if (known_split_window(share->split, share->plan, round / 4, round % windows, &window, NULL) !=
+        PLM_OK)
+      break;
     share->sums[round] =
         plm_hash64_bytes(window.documents, window.document_count * sizeof *window.documents);
   }
@@ -266,16 +272,15 @@ static void threads_share_a_plan(void **state)
   enum { DOCUMENTS = 4000 };
   const struct plm_plan_parameters p = ordinary();
   uint32_t *lengths = lengths_make(DOCUMENTS, p.max_length, 5);
-  struct plm_plan *plan;
-  struct share shares[THREADS] = {0}, alone = {0};
+  const struct known_split split = {.lengths = lengths, .documents = DOCUMENTS};
+  struct plm_plan *plan = known_split_plan(&split, &p);
+  struct share shares[THREADS] = {0}, alone = {.split = &split, .plan = plan};
   pthread_t threads[THREADS];
-  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
   for (uint64_t t = 0; t < THREADS; t++) {
-    shares[t] = (struct share){.plan = plan, .thread = t};
+    shares[t] = (struct share){.split = &split, .plan = plan, .thread = t};
     assert_int_equal(plm_thread_start(&threads[t], "sum", sum_windows, &shares[t], NULL), PLM_OK);
   }
   for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
-  alone.plan = plan;
   sum_windows(&alone);
   for (int t = 0; t < THREADS; t++)
     assert_memory_equal(shares[t].sums, alone.sums, sizeof alone.sums);
@@ -289,12 +294,11 @@ static double sameness(const struct plm_plan_parameters *p, const struct plm_pla
 {
   enum { DOCUMENTS = 1024 };
   uint32_t *lengths = lengths_make(DOCUMENTS, p->max_length, 5);
-  struct plm_plan *one, *two;
+  const struct known_split split = {.lengths = lengths, .documents = DOCUMENTS};
+  struct plm_plan *one = known_split_plan(&split, p), *two = known_split_plan(&split, q);
   struct plm_window a = {0}, b = {0};
-  assert_int_equal(plm_plan_open(p, lengths, DOCUMENTS, &one, NULL), PLM_OK);
-  assert_int_equal(plm_plan_open(q, lengths, DOCUMENTS, &two, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window(one, 0, 0, &a, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window(two, other_epoch, 0, &b, NULL), PLM_OK);
+  assert_int_equal(known_split_window(&split, one, 0, 0, &a, NULL), PLM_OK);
+  assert_int_equal(known_split_window(&split, two, other_epoch, 0, &b, NULL), PLM_OK);
   uint32_t same = 0;
   for (uint32_t c = 0; c < a.chunks && c < b.chunks; c++)
     same += a.documents[a.chunk_begin[c]].number == b.documents[b.chunk_begin[c]].number;
@@ -327,10 +331,10 @@ static void lengths_do_not_follow_order(void **state)
   struct plm_plan_parameters p = ordinary();
   p.window_groups = 64;
   uint32_t *lengths = lengths_make(DOCUMENTS, p.max_length, 5);
-  struct plm_plan *plan;
+  const struct known_split split = {.lengths = lengths, .documents = DOCUMENTS};
+  struct plm_plan *plan = known_split_plan(&split, &p);
   struct plm_window window = {0};
-  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window(plan, 0, 0, &window, NULL), PLM_OK);
+  assert_int_equal(known_split_window(&split, plan, 0, 0, &window, NULL), PLM_OK);
   double half[2] = {0}, first = 0, last = 0;
   uint32_t documents[2] = {0}, shared = 0;
   for (uint32_t c = 0; c < window.chunks; c++) {
@@ -355,14 +359,14 @@ static void crops_move_and_reach_both_ends(void **state)
 {
   (void)state;
   struct plm_plan_parameters p = ordinary();
-  struct plm_plan *plan;
   struct plm_window window = {0};
   const uint32_t lengths[1] = {p.max_length + 6}; /* tokens: 8 more than fit */
+  const struct known_split split = {.lengths = lengths, .documents = 1};
   uint32_t seen[9] = {0};
   p.truncate = PLM_TRUNCATE_RANDOM_CROP;
-  assert_int_equal(plm_plan_open(&p, lengths, 1, &plan, NULL), PLM_OK);
+  struct plm_plan *plan = known_split_plan(&split, &p);
   for (uint64_t epoch = 0; epoch < 800; epoch++) {
-    assert_int_equal(plm_plan_window(plan, epoch, 0, &window, NULL), PLM_OK);
+    assert_int_equal(known_split_window(&split, plan, epoch, 0, &window, NULL), PLM_OK);
     const uint64_t begin = plm_piece_begin(&window.documents[0]);
     assert_true(begin <= 8);
     seen[begin]++;
@@ -380,46 +384,43 @@ static void token_limit_takes_a_prefix(void **state)
 {
   (void)state;
   struct plm_plan_parameters p = ordinary();
-  struct plm_plan *plan;
-  struct plm_window window = {0};
-  struct plm_error error;
   const uint32_t lengths[] = {98, 1000, 48, 10}; /* tokens 100, 256 (head), 50, 12 */
   static const struct {
     uint64_t limit, documents;
-  } cases[] = {{100, 1}, {355, 1}, {356, 2}, {405, 2}, {406, 3}, {417, 3}, {418, 4}, {0, 4}};
+  } cases[] = {{99, 0},  {100, 1}, {355, 1}, {356, 2}, {405, 2},
+               {406, 3}, {417, 3}, {418, 4}, {500, 4}};
   p.shuffle = false;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint64_t tokens = 0;
     p.token_limit = cases[i].limit;
-    assert_int_equal(plm_plan_open(&p, lengths, 4, &plan, &error), PLM_OK);
-    assert_int_equal(plm_plan_documents(plan), cases[i].documents);
-    check_epoch(plan, 0, &window);
-    plm_plan_close(plan);
+    assert_int_equal(plm_plan_within(&p, lengths, 4, &tokens), cases[i].documents);
+    assert_in_range(tokens, cases[i].documents * 12, cases[i].limit);
   }
-  p.token_limit = 99;
-  assert_int_equal(plm_plan_open(&p, lengths, 4, &plan, &error), PLM_CONFIG);
-  assert_non_null(strstr(error.what, "99 tokens"));
-  plm_window_deinit(&window);
 }
 
 /* Counts the chunks of an epoch, and compares windows in its middle with their counts. */
-static void plan_large(const struct plm_plan_parameters *p, const struct plm_plan_split *split,
+static void plan_large(const struct plm_plan_parameters *p, const struct known_split *split,
                        const char *what)
 {
-  struct plm_plan *plan;
+  struct plm_plan *plan = known_split_plan(split, p);
+  struct known_reading reading = known_reading_open(split, plan);
   struct plm_window window = {0};
-  assert_int_equal(plm_plan_open_split(p, split, &plan, NULL), PLM_OK);
   const uint64_t windows = plm_plan_windows(plan);
   uint32_t *counts = malloc(windows * sizeof *counts);
   const uint64_t began = plm_clock_ns();
-  assert_int_equal(plm_plan_window_chunks(plan, 3, 0, windows, counts, NULL), PLM_OK);
+  assert_int_equal(
+      plm_plan_window_chunks(plan, 3, 0, windows, known_reading_group, &reading, counts, NULL),
+      PLM_OK);
   printf("%s: the chunks of an epoch counted in %.3f s\n", what,
          1e-9 * (double)(plm_clock_ns() - began)); /* only shown: the machine may be busy */
   for (uint64_t w = windows / 2; w < windows / 2 + 20; w++) {
-    assert_int_equal(plm_plan_window(plan, 3, w, &window, NULL), PLM_OK);
+    assert_int_equal(plm_plan_window(plan, 3, w, known_reading_group, &reading, &window, NULL),
+                     PLM_OK);
     assert_int_equal(window.chunks, counts[w]);
   }
   plm_window_deinit(&window);
   free(counts);
+  known_reading_close(&reading);
   plm_plan_close(plan);
 }
 
@@ -443,7 +444,7 @@ static void large_corpora_are_planned(void **state)
   }
   p.max_length = 1024;
   p.window_groups = 64;
-  const struct plm_plan_split split = {
+  const struct known_split split = {
       .lengths = lengths, .documents = DOCUMENTS, .clusters = clusters, .cluster_count = CLUSTERS};
   plan_large(&p, &split, "60 million documents");
   p.sampling = PLM_SAMPLING_CLUSTERS;

@@ -7,9 +7,11 @@
 #include "common/plan/packing.h"
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
+#include "tests/support/corpora/known_split.h"
 
 enum { DOCUMENTS = 3000, GROUPS = (DOCUMENTS - 1) / PLM_GROUP_DOCUMENTS + 1, WINDOW_GROUPS = 5 };
 static uint32_t lengths[DOCUMENTS];
+static const struct known_split split = {.lengths = lengths, .documents = DOCUMENTS};
 
 static struct plm_plan_parameters parameters_make(void)
 {
@@ -25,10 +27,8 @@ static struct plm_plan_parameters parameters_make(void)
 
 static struct plm_plan *plan_make(const struct plm_plan_parameters *parameters)
 {
-  struct plm_plan *plan;
   for (uint32_t d = 0; d < DOCUMENTS; d++) lengths[d] = (d * 2654435761u >> 16) % 100;
-  assert_int_equal(plm_plan_open(parameters, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
-  return plan;
+  return known_split_plan(&split, parameters);
 }
 
 static void permuted_groups(uint64_t seed, uint64_t epoch, uint32_t groups[GROUPS])
@@ -97,7 +97,7 @@ static void check_order(const struct plm_plan *plan, uint64_t epoch, uint64_t in
   draws = plm_draws_begin(p->seed, epoch << 32 | index, PLM_PURPOSE_CHUNKS);
   plm_shuffle(&draws, chunk_order, chunks);
 
-  assert_int_equal(plm_plan_window(plan, epoch, index, &window, NULL), PLM_OK);
+  assert_int_equal(known_split_window(&split, plan, epoch, index, &window, NULL), PLM_OK);
   assert_int_equal(window.chunks, chunks);
   at = 0;
   for (uint32_t c = 0; c < chunks; c++) {
@@ -133,13 +133,14 @@ static void unshuffled_epochs_are_the_first(void **state)
   uint32_t counts[2];
   parameters.shuffle = false;
   struct plm_plan *plan = plan_make(&parameters);
-  assert_int_equal(plm_plan_window(plan, 0, 1, &first, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window(plan, UINT64_C(1) << 32, 1, &later, NULL), PLM_OK);
+  assert_int_equal(known_split_window(&split, plan, 0, 1, &first, NULL), PLM_OK);
+  assert_int_equal(known_split_window(&split, plan, UINT64_C(1) << 32, 1, &later, NULL), PLM_OK);
   assert_int_equal(later.epoch, 0);
   assert_int_equal(later.document_count, first.document_count);
   assert_memory_equal(later.documents, first.documents,
                       first.document_count * sizeof *first.documents);
-  assert_int_equal(plm_plan_window_chunks(plan, UINT64_C(1) << 32, 1, 1, &counts[0], NULL), PLM_OK);
+  assert_int_equal(known_split_chunks(&split, plan, UINT64_C(1) << 32, 1, 1, &counts[0], NULL),
+                   PLM_OK);
   assert_int_equal(counts[0], first.chunks);
   plm_window_deinit(&first);
   plm_window_deinit(&later);

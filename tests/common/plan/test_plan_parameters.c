@@ -4,6 +4,7 @@
 
 #include "common/config/config.h"
 #include "common/plan/plan.h"
+#include "tests/support/corpora/known_split.h"
 
 static struct plm_plan_parameters ordinary(void)
 {
@@ -25,7 +26,6 @@ static void nonsense_is_refused(void **state)
   struct plm_plan_parameters p;
   struct plm_plan *plan;
   struct plm_error error;
-  const uint32_t lengths[1] = {5};
 #define ACCEPTED(field, value)                                       \
   do {                                                               \
     p = good;                                                        \
@@ -33,13 +33,13 @@ static void nonsense_is_refused(void **state)
     if (p.alignment > p.max_length) p.alignment = 1;                 \
     assert_int_equal(plm_plan_parameters_check(&p, &error), PLM_OK); \
   } while (0)
-#define REFUSED(field, value, text)                                             \
-  do {                                                                          \
-    p = good;                                                                   \
-    p.field = (value);                                                          \
-    assert_int_equal(plm_plan_open(&p, lengths, 1, &plan, &error), PLM_CONFIG); \
-    assert_null(plan);                                                          \
-    assert_string_equal(error.what, text);                                      \
+#define REFUSED(field, value, text)                                       \
+  do {                                                                    \
+    p = good;                                                             \
+    p.field = (value);                                                    \
+    assert_int_equal(plm_plan_open(&p, 1, 0, &plan, &error), PLM_CONFIG); \
+    assert_null(plan);                                                    \
+    assert_string_equal(error.what, text);                                \
   } while (0)
   ACCEPTED(max_length, 2);
   ACCEPTED(max_length, PLM_PLAN_MAX_LENGTH);
@@ -83,7 +83,8 @@ static void nonsense_is_refused(void **state)
   p.sampling = PLM_SAMPLING_CLUSTERS;
   assert_int_equal(plm_plan_parameters_check(&p, &error), PLM_CONFIG);
   assert_string_equal(error.what, "a plan that samples clusters must be shuffled");
-  assert_int_equal(plm_plan_open(&good, lengths, 0, &plan, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_plan_open(&good, 0, 0, &plan, &error), PLM_NOT_FOUND);
+  assert_null(plan);
 }
 
 /* A plan of 9 groups in windows of 4. */
@@ -92,30 +93,30 @@ static void windows_that_do_not_exist_are_refused(void **state)
   (void)state;
   static uint32_t lengths[9 * PLM_GROUP_DOCUMENTS - 100];
   const uint64_t documents = sizeof lengths / sizeof *lengths, last = UINT32_MAX;
+  const struct known_split split = {.lengths = lengths, .documents = documents};
   struct plm_plan_parameters p = ordinary();
   struct plm_window window = {0};
   struct plm_error error;
-  struct plm_plan *plan;
   uint32_t counts[4];
   for (uint64_t d = 0; d < documents; d++) lengths[d] = 5;
   p.window_groups = 4;
-  assert_int_equal(plm_plan_open(&p, lengths, documents, &plan, &error), PLM_OK);
+  struct plm_plan *plan = known_split_plan(&split, &p);
   assert_int_equal(plm_plan_windows(plan), 3);
-  assert_int_equal(plm_plan_window_chunks(plan, 0, 0, 3, counts, &error), PLM_OK);
-  assert_int_equal(plm_plan_window_chunks(plan, 0, 3, 0, counts, &error), PLM_OK);
-  assert_int_equal(plm_plan_window_chunks(plan, 0, 2, 2, counts, &error), PLM_NOT_FOUND);
+  assert_int_equal(known_split_chunks(&split, plan, 0, 0, 3, counts, &error), PLM_OK);
+  assert_int_equal(known_split_chunks(&split, plan, 0, 3, 0, counts, &error), PLM_OK);
+  assert_int_equal(known_split_chunks(&split, plan, 0, 2, 2, counts, &error), PLM_NOT_FOUND);
   assert_string_equal(error.what, "window 3 does not exist: an epoch has 3");
-  assert_int_equal(plm_plan_window_chunks(plan, 0, 0, 4, counts, &error), PLM_NOT_FOUND);
-  assert_int_equal(plm_plan_window(plan, last, 2, &window, &error), PLM_OK);
-  assert_int_equal(plm_plan_window(plan, 0, 3, &window, &error), PLM_NOT_FOUND);
-  assert_int_equal(plm_plan_window(plan, last + 1, 0, &window, &error), PLM_LIMIT);
+  assert_int_equal(known_split_chunks(&split, plan, 0, 0, 4, counts, &error), PLM_NOT_FOUND);
+  assert_int_equal(known_split_window(&split, plan, last, 2, &window, &error), PLM_OK);
+  assert_int_equal(known_split_window(&split, plan, 0, 3, &window, &error), PLM_NOT_FOUND);
+  assert_int_equal(known_split_window(&split, plan, last + 1, 0, &window, &error), PLM_LIMIT);
   assert_string_equal(error.what,
                       "epoch 4294967296 with 3 windows: a plan numbers at most 2^32 of each");
   plm_plan_close(plan);
   plm_window_deinit(&window);
 }
 
-/* Without shuffling, opening a plan reads no length, so the limits can be tried. */
+/* Without shuffling, a plan has no memory for its groups, so the limits can be tried. */
 static void groups_are_counted_in_32_bits(void **state)
 {
   (void)state;
@@ -124,12 +125,12 @@ static void groups_are_counted_in_32_bits(void **state)
   struct plm_error error;
   struct plm_plan *plan;
   p.shuffle = false;
-  assert_int_equal(plm_plan_open(&p, NULL, most, &plan, &error), PLM_OK);
+  assert_int_equal(plm_plan_open(&p, most, 0, &plan, &error), PLM_OK);
   assert_int_equal(plm_plan_documents(plan), most);
   assert_int_equal(plm_plan_windows(plan),
                    (UINT32_MAX - 1 + (uint64_t)p.window_groups - 1) / p.window_groups);
   plm_plan_close(plan);
-  assert_int_equal(plm_plan_open(&p, NULL, most + 1, &plan, &error), PLM_LIMIT);
+  assert_int_equal(plm_plan_open(&p, most + 1, 0, &plan, &error), PLM_LIMIT);
   assert_null(plan);
   assert_string_equal(error.what, "1099511627265 documents are more than a plan can hold");
 }

@@ -38,10 +38,16 @@ static void the_end_of_a_limit_is_proven(void **state)
   struct plm_plan *plan;
   struct plm_error error;
   for (uint32_t d = 0; d <= PLM_GROUP_DOCUMENTS; d++) parameters.token_limit += lengths[d] + 2;
-  free(lengths);
+  const uint64_t limit = parameters.token_limit;
   assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, NULL), PLM_OK);
   assert_int_equal(plm_plan_documents(plan), PLM_GROUP_DOCUMENTS + 1);
   plm_plan_close(plan);
+  parameters.token_limit = lengths[0] + 1;
+  assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, &error),
+                   PLM_CONFIG);
+  assert_non_null(strstr(error.what, "too small for the first document"));
+  parameters.token_limit = limit;
+  free(lengths);
   corpus = reopen_changed(corpus, PLM_GROUP_DOCUMENTS);
   assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, &error),
                    PLM_CORRUPT);
@@ -54,6 +60,7 @@ struct drawn {
   struct plm_corpus *corpus;
   struct plm_corpus_cursor *cursor;
   struct plm_plan *plan;
+  struct plm_plan_corpus from;
   struct plm_trace *trace;
 };
 
@@ -72,8 +79,9 @@ static void open_drawn(struct drawn *drawn, struct plm_corpus *corpus)
                    PLM_OK);
   assert_int_equal(plm_plan_windows(drawn->plan), 1);
   assert_in_range(plm_plan_documents(drawn->plan), 2, 1024 / (LONGEST + 2));
-  const struct plm_plan_corpus from = {.cursor = drawn->cursor, .split = PLM_SPLIT_TRAIN};
-  assert_int_equal(plm_trace_open(drawn->plan, &from, NULL, &drawn->trace, NULL), PLM_OK);
+  drawn->from = (struct plm_plan_corpus){
+      .plan = drawn->plan, .cursor = drawn->cursor, .split = PLM_SPLIT_TRAIN};
+  assert_int_equal(plm_trace_open(&drawn->from, NULL, &drawn->trace, NULL), PLM_OK);
 }
 
 static void close_drawn(struct drawn *drawn)
@@ -83,10 +91,10 @@ static void close_drawn(struct drawn *drawn)
   plm_corpus_cursor_close(drawn->cursor);
 }
 
-static bool draws_from(const struct plm_plan *plan, uint64_t epoch, uint64_t group)
+static bool draws_from(const struct drawn *drawn, uint64_t epoch, uint64_t group)
 {
   struct plm_plan_group members;
-  plm_plan_group_documents(plan, epoch, 0, &members);
+  assert_int_equal(plm_plan_read_corpus(&drawn->from, epoch, 0, 0, &members, NULL), PLM_OK);
   for (uint32_t i = 0; i < members.count; i++)
     if (members.numbers[i] / PLM_GROUP_DOCUMENTS == group) return true;
   return false;
@@ -98,12 +106,12 @@ static uint64_t find_epoch_without(const struct drawn *drawn, uint32_t *document
   uint32_t *lengths = corpus_lengths(drawn->corpus, PLM_SPLIT_TRAIN);
   struct plm_plan_group members;
   uint64_t found = 0;
-  plm_plan_group_documents(drawn->plan, 0, 0, &members);
+  assert_int_equal(plm_plan_read_corpus(&drawn->from, 0, 0, 0, &members, NULL), PLM_OK);
   for (uint32_t i = 0; i < members.count && found == 0; i++) {
     *document = (uint32_t)members.numbers[i];
     if ((*document + 1) % PLM_GROUP_DOCUMENTS == 0 || lengths[*document + 1] == 1) continue;
     for (uint64_t epoch = 1; epoch < 100 && found == 0; epoch++)
-      if (!draws_from(drawn->plan, epoch, *document / PLM_GROUP_DOCUMENTS)) found = epoch;
+      if (!draws_from(drawn, epoch, *document / PLM_GROUP_DOCUMENTS)) found = epoch;
   }
   free(lengths);
   assert_true(found != 0);

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/plan/shuffle.h"
 #include "common/plan/trace.h"
+#include "tests/support/corpora/corpus_windows.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 
-enum { DOCUMENTS = 1500, EPOCHS = 5 };
+enum { DOCUMENTS = 1500, EPOCHS = 5, WINDOWS = 8 };
 
 static void assert_traced(struct plm_trace *trace, uint64_t g, const struct plm_window *window,
                           uint64_t epoch, uint64_t chunk_of_epoch, uint32_t chunk)
@@ -23,48 +24,81 @@ static void assert_traced(struct plm_trace *trace, uint64_t g, const struct plm_
                       traced.count * sizeof *traced.documents);
 }
 
-static struct plm_plan *make_plan(uint32_t lengths[DOCUMENTS])
+/* A run of a corpus. */
+struct run {
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  struct plm_plan *plan;
+};
+
+static struct run run_open(const char *name, enum plm_sampling sampling)
 {
-  struct plm_draws draws = plm_draws_begin(3, 0, 100);
-  for (int d = 0; d < DOCUMENTS; d++) lengths[d] = 1 + plm_draws_below(&draws, 300);
+  const struct written_corpus of = {.documents = {DOCUMENTS},
+                                    .longest = 300,
+                                    .cluster_documents = sampling == PLM_SAMPLING_CLUSTERS ? 2 : 0};
   const struct plm_plan_parameters parameters = {.seed = 9,
                                                  .max_length = 256,
                                                  .alignment = 8,
                                                  .window_groups = 2,
                                                  .truncate = PLM_TRUNCATE_SPLIT,
+                                                 .sampling = sampling,
                                                  .shuffle = true};
-  struct plm_plan *plan;
-  assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
-  return plan;
+  struct run run = {.corpus = written_corpus_open(name, &of)};
+  assert_int_equal(plm_corpus_cursor_open(run.corpus, &run.cursor, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open_corpus(&parameters, run.corpus, PLM_SPLIT_TRAIN, &run.plan, NULL),
+                   PLM_OK);
+  assert_in_range(plm_plan_windows(run.plan), 2, WINDOWS);
+  return run;
 }
 
-static void chunks_follow_the_epochs(void **state)
+static void run_close(struct run *run)
 {
-  (void)state;
-  uint32_t lengths[DOCUMENTS];
-  struct plm_plan *plan = make_plan(lengths);
-  struct plm_trace *trace, *backwards;
+  plm_plan_close(run->plan);
+  plm_corpus_cursor_close(run->cursor);
+  plm_corpus_close(run->corpus);
+}
+
+static struct plm_trace *trace_open(const struct run *run, struct plm_advance *advance)
+{
+  const struct plm_plan_corpus from = {
+      .plan = run->plan, .cursor = run->cursor, .split = PLM_SPLIT_TRAIN};
+  struct plm_trace *trace;
+  assert_int_equal(plm_trace_open(&from, advance, &trace, NULL), PLM_OK);
+  return trace;
+}
+
+static void check_epochs(const struct run *run)
+{
+  struct plm_trace *trace = trace_open(run, NULL);
   struct plm_window window = {0};
   uint64_t begin_of[EPOCHS + 1] = {0}, g = 0;
-  assert_int_equal(plm_trace_open(plan, NULL, NULL, &trace, NULL), PLM_OK);
   for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-    for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
-      assert_int_equal(plm_plan_window(plan, epoch, w, &window, NULL), PLM_OK);
+    for (uint64_t w = 0; w < plm_plan_windows(run->plan); w++) {
+      corpus_window(run->corpus, PLM_SPLIT_TRAIN, run->plan, epoch, w, &window);
       for (uint32_t c = 0; c < window.chunks; c++, g++)
         assert_traced(trace, g, &window, epoch, g - begin_of[epoch], c);
     }
     begin_of[epoch + 1] = g;
   }
-  /* backwards, and in jumps */
-  assert_int_equal(plm_trace_open(plan, NULL, NULL, &backwards, NULL), PLM_OK);
-  for (uint64_t epoch = EPOCHS; epoch-- > 0;) {
-    assert_int_equal(plm_plan_window(plan, epoch, 0, &window, NULL), PLM_OK);
-    assert_traced(backwards, begin_of[epoch], &window, epoch, 0, 0);
-  }
-  plm_trace_close(backwards);
   plm_trace_close(trace);
-  plm_plan_close(plan);
+  /* backwards, and in jumps */
+  trace = trace_open(run, NULL);
+  for (uint64_t epoch = EPOCHS; epoch-- > 0;) {
+    corpus_window(run->corpus, PLM_SPLIT_TRAIN, run->plan, epoch, 0, &window);
+    assert_traced(trace, begin_of[epoch], &window, epoch, 0, 0);
+  }
+  plm_trace_close(trace);
   plm_window_deinit(&window);
+}
+
+static void chunks_follow_the_epochs(void **state)
+{
+  (void)state;
+  for (int sampling = 0; sampling <= PLM_SAMPLING_CLUSTERS; sampling++) {
+    struct run run = run_open(plm_sampling_names[sampling], (enum plm_sampling)sampling);
+    check_epochs(&run);
+    run_close(&run);
+  }
 }
 
 struct reports {
@@ -78,41 +112,38 @@ static void tell(void *context, uint64_t done, uint64_t total)
   *reports = (struct reports){reports->count + 1, done, total};
 }
 
-/* A jump reports each window before the chunk's own, and reading on from there reports nothing. */
+/* A jump reports each window before the chunk's own, and the first one also that all lengths are
+ * compared with their hash. Reading on from there reports nothing. */
 static void jumps_are_reported(void **state)
 {
   (void)state;
-  uint32_t lengths[DOCUMENTS], counts[EPOCHS][8];
-  struct plm_plan *plan = make_plan(lengths);
-  const uint64_t windows = plm_plan_windows(plan);
+  struct run run = run_open("reported", PLM_SAMPLING_DOCUMENTS);
+  const uint64_t windows = plm_plan_windows(run.plan);
   struct reports reports = {0};
   struct plm_advance advance = {.tell = tell, .context = &reports};
   struct plm_traced_chunk chunk;
-  struct plm_trace *trace;
   uint64_t before = 0, all = 0;
-  assert_in_range(windows, 3, 8);
-  for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-    assert_int_equal(plm_plan_window_chunks(plan, epoch, 0, windows, counts[epoch], NULL), PLM_OK);
+  for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
     for (uint64_t w = 0; w < windows; w++) {
-      if (epoch < 2 || (epoch == 2 && w < 1)) before += counts[epoch][w];
-      all += counts[epoch][w];
+      const uint32_t count = corpus_window_chunks(run.corpus, PLM_SPLIT_TRAIN, run.plan, epoch, w);
+      if (epoch < 2 || (epoch == 2 && w < 1)) before += count;
+      all += count;
     }
-  }
-  assert_int_equal(plm_trace_open(plan, NULL, &advance, &trace, NULL), PLM_OK);
-  for (int round = 0; round < 2; round++) {
+  struct plm_trace *trace = trace_open(&run, &advance);
+  for (uint64_t round = 1; round <= 2; round++) {
     /* the third chunk of the second window of epoch 2 */
     assert_int_equal(plm_trace_chunk(trace, before + 2, &chunk, NULL), PLM_OK);
     assert_int_equal(chunk.epoch, 2);
-    assert_int_equal(reports.count, (uint64_t)(round + 1) * (2 * windows + 1));
+    assert_int_equal(reports.count, round * (2 * windows + 1) + 1);
     assert_int_equal(reports.done, before);
     assert_int_equal(reports.total, before + 2);
     for (uint64_t g = before + 3; g < all; g++)
       assert_int_equal(plm_trace_chunk(trace, g, &chunk, NULL), PLM_OK);
     assert_int_equal(chunk.epoch, EPOCHS - 1);
-    assert_int_equal(reports.count, (uint64_t)(round + 1) * (2 * windows + 1));
+    assert_int_equal(reports.count, round * (2 * windows + 1) + 1);
   }
   plm_trace_close(trace);
-  plm_plan_close(plan);
+  run_close(&run);
 }
 
 int main(void)

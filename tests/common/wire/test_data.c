@@ -82,11 +82,11 @@ static void scene_open_labelled(struct scene *scene, const struct plm_plan_param
                                 const uint32_t *lengths, uint64_t documents,
                                 const struct plm_label_schema *schema)
 {
-  const struct plm_plan_split of = {.lengths = lengths, .documents = documents};
+  const struct known_split of = {.lengths = lengths, .documents = documents};
   *scene = (struct scene){0};
   proven_split_open_labelled(&scene->split, p->tokenizer, 3, &of, schema);
-  assert_int_equal(plm_plan_open(p, lengths, documents, &scene->plan, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL), PLM_OK);
+  scene->plan = known_split_plan(&of, p);
+  assert_int_equal(known_split_window(&of, scene->plan, 0, 0, &scene->window, NULL), PLM_OK);
   scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
   plm_data_layout(scene->split.tokenizer, p->max_length, schema, &scene->window, scene->offset);
   scene->digests = proven_split_digests(&scene->split, &scene->window);
@@ -357,7 +357,7 @@ static void another_corpus_is_refused(void **state)
 {
   (void)state;
   const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_SPLIT, 64);
-  const struct plm_plan_split of = {.lengths = few, .documents = FEW};
+  const struct known_split of = {.lengths = few, .documents = FEW};
   struct scene scene;
   struct proven_split other;
   struct plm_error error = {0};

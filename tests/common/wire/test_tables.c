@@ -211,7 +211,7 @@ static void an_empty_cluster_is_refused(void **state)
   struct tables_scene scene;
   tables_scene_open(&scene, 3, 1, 1);
   proven_split_close(&scene.split);
-  const struct plm_plan_split of = {lengths, 3, sizes, 3};
+  const struct known_split of = {lengths, 3, sizes, 3};
   proven_split_open(&scene.split, PLM_TOKENIZER_ESM, 6, &of);
   tables_scene_write(&scene, 0, 0, 0, 1);
   expect_refusal(&scene, &scene.split.split, 1, PLM_CORRUPT,
@@ -281,7 +281,7 @@ static void no_memory_is_taken_for_groups_that_are_not_there(void **state)
   static const uint8_t payload[5000];
   struct plm_plan *plan;
   struct plm_tables tables = {0};
-  assert_int_equal(plm_plan_open_unread(&p, documents, 0, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open(&p, documents, 0, &plan, NULL), PLM_OK);
   assert_int_equal(plm_tables_read(&(struct plm_tables_window){plan, 0, 0, false}, &split,
                                    PLM_PLAN_MAX_WINDOW_GROUPS, payload, sizeof payload, &tables,
                                    NULL),

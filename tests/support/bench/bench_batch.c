@@ -28,8 +28,10 @@ static plm_status assemble(const char *directory, const struct plm_config *confi
   PLM_TRY_GOTO(status, plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, error),
                done);
   PLM_TRY_GOTO(status, plm_corpus_cursor_open(corpus, &cursor, error), done);
-  const struct plm_plan_corpus from = {.cursor = cursor, .split = PLM_SPLIT_TRAIN};
-  PLM_TRY_GOTO(status, plm_plan_window_read(plan, 0, 0, &from, &memory->window, error), done);
+  const struct plm_plan_corpus from = {.plan = plan, .cursor = cursor, .split = PLM_SPLIT_TRAIN};
+  PLM_TRY_GOTO(status,
+               plm_plan_window(plan, 0, 0, plm_plan_read_corpus, &from, &memory->window, error),
+               done);
   memory->tokens = must(malloc(plm_assemble_bytes(plan, &memory->window)));
   status =
       plm_assemble_window(cursor, PLM_SPLIT_TRAIN, plan, &memory->window, memory->tokens, error);

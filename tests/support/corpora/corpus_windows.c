@@ -6,16 +6,17 @@
 
 #include "tests/support/harness/must.h"
 
-static struct plm_plan_corpus open_cursor(struct plm_corpus *corpus, enum plm_split split)
+static struct plm_plan_corpus open_cursor(struct plm_corpus *corpus, enum plm_split split,
+                                          const struct plm_plan *plan)
 {
-  struct plm_plan_corpus from = {.split = split};
+  struct plm_plan_corpus from = {.plan = plan, .split = split};
   PLM_ASSERT(plm_corpus_cursor_open(corpus, &from.cursor, NULL) == PLM_OK);
   return from;
 }
 
 uint32_t *corpus_lengths(struct plm_corpus *corpus, enum plm_split split)
 {
-  const struct plm_plan_corpus from = open_cursor(corpus, split);
+  const struct plm_plan_corpus from = open_cursor(corpus, split, NULL);
   const uint64_t documents = plm_corpus_info(corpus)->splits[split].documents;
   uint32_t *all = must(malloc((documents + 1) * sizeof *all));
   for (uint64_t g = 0; g * PLM_GROUP_DOCUMENTS < documents; g++) {
@@ -31,17 +32,19 @@ uint32_t *corpus_lengths(struct plm_corpus *corpus, enum plm_split split)
 void corpus_window(struct plm_corpus *corpus, enum plm_split split, const struct plm_plan *plan,
                    uint64_t epoch, uint64_t index, struct plm_window *window)
 {
-  const struct plm_plan_corpus from = open_cursor(corpus, split);
-  PLM_ASSERT(plm_plan_window_read(plan, epoch, index, &from, window, NULL) == PLM_OK);
+  const struct plm_plan_corpus from = open_cursor(corpus, split, plan);
+  PLM_ASSERT(plm_plan_window(plan, epoch, index, plm_plan_read_corpus, &from, window, NULL) ==
+             PLM_OK);
   plm_corpus_cursor_close(from.cursor);
 }
 
 uint32_t corpus_window_chunks(struct plm_corpus *corpus, enum plm_split split,
                               const struct plm_plan *plan, uint64_t epoch, uint64_t index)
 {
-  const struct plm_plan_corpus from = open_cursor(corpus, split);
+  const struct plm_plan_corpus from = open_cursor(corpus, split, plan);
   uint32_t chunks = 0;
-  PLM_ASSERT(plm_plan_window_chunks_read(plan, epoch, index, 1, &from, &chunks, NULL) == PLM_OK);
+  PLM_ASSERT(plm_plan_window_chunks(plan, epoch, index, 1, plm_plan_read_corpus, &from, &chunks,
+                                    NULL) == PLM_OK);
   plm_corpus_cursor_close(from.cursor);
   return chunks;
 }

@@ -56,7 +56,7 @@ static void find_groups(struct hollow *hollow, const struct plm_plan_parameters 
   const uint64_t wide = parameters->sampling == PLM_SAMPLING_CLUSTERS ? CLUSTER : 1;
   const uint64_t all = plm_corpus_group_count(split->documents);
   size_t used = 0;
-  must(plm_plan_open_unread(parameters, split->documents, split->clusters, &plan, &error), &error);
+  must(plm_plan_open(parameters, split->documents, split->clusters, &plan, &error), &error);
   for (uint32_t i = 0; i < count; i++)
     for (uint64_t w = 0; w < windows[i].count; w++) {
       if (windows[i].first + w >= plm_plan_windows(plan)) break;

@@ -76,7 +76,7 @@ static void open_documents(struct proven_split *made)
   memcpy(made->split.root, plm_proof_tree_root(made->input.groups)->hash, PLM_PROOF_HASH_BYTES);
 }
 
-static void open_clusters(struct proven_split *made, const struct plm_plan_split *of)
+static void open_clusters(struct proven_split *made, const struct known_split *of)
 {
   const uint64_t groups = groups_of(of->cluster_count);
   struct plm_proof_node *nodes = must(malloc(groups * sizeof *nodes));
@@ -91,13 +91,13 @@ static void open_clusters(struct proven_split *made, const struct plm_plan_split
 }
 
 void proven_split_open(struct proven_split *made, enum plm_tokenizer_kind tokenizer, uint32_t seed,
-                       const struct plm_plan_split *of)
+                       const struct known_split *of)
 {
   proven_split_open_labelled(made, tokenizer, seed, of, NULL);
 }
 
 void proven_split_open_labelled(struct proven_split *made, enum plm_tokenizer_kind tokenizer,
-                                uint32_t seed, const struct plm_plan_split *of,
+                                uint32_t seed, const struct known_split *of,
                                 const struct plm_label_schema *schema)
 {
   *made = (struct proven_split){.tokenizer = plm_tokenizer_of(tokenizer),

@@ -6,6 +6,7 @@
 #include "common/plan/plan.h"
 #include "common/proof/proof.h"
 #include "common/wire/tables.h"
+#include "tests/support/corpora/known_split.h"
 
 struct proven_split {
   const struct plm_tokenizer *tokenizer;
@@ -21,9 +22,9 @@ struct proven_split {
 /* Borrows lengths, clusters and schema; the last two may be NULL. Sequences and labels are a
  * function of the seed. */
 void proven_split_open(struct proven_split *made, enum plm_tokenizer_kind tokenizer, uint32_t seed,
-                       const struct plm_plan_split *of);
+                       const struct known_split *of);
 void proven_split_open_labelled(struct proven_split *made, enum plm_tokenizer_kind tokenizer,
-                                uint32_t seed, const struct plm_plan_split *of,
+                                uint32_t seed, const struct known_split *of,
                                 const struct plm_label_schema *schema);
 void proven_split_close(struct proven_split *made);
 

@@ -30,15 +30,15 @@ static void open_corpus(struct small_corpus *corpus, const struct plm_plan_param
   corpus->parameters = *parameters;
   corpus->lengths = draw_lengths(documents, shortest, longest);
   const bool labelled = corpus->schema.count > 0;
-  const struct plm_plan_split split = {.lengths = corpus->lengths, .documents = documents};
-  proven_split_open_labelled(&corpus->train, PLM_TOKENIZER_ESM, token_seed, &split,
+  corpus->known = (struct known_split){.lengths = corpus->lengths, .documents = documents};
+  proven_split_open_labelled(&corpus->train, PLM_TOKENIZER_ESM, token_seed, &corpus->known,
                              labelled ? &corpus->schema : NULL);
   corpus->splits[PLM_SPLIT_TRAIN] = corpus->train.split;
   const struct plm_proof_split *splits = corpus->splits;
   struct plm_proof_digest schema;
   if (labelled) schema = plm_label_schema_digest(&corpus->schema);
   corpus->fingerprint = plm_proof_corpus(0, splits, labelled ? &schema : NULL);
-  PLM_ASSERT(plm_plan_open(parameters, corpus->lengths, documents, &corpus->plan, NULL) == PLM_OK);
+  corpus->plan = known_split_plan(&corpus->known, parameters);
   pthread_mutex_init(&corpus->lock, NULL);
 }
 
@@ -88,7 +88,8 @@ static struct small_window *make_window(const struct small_corpus *corpus, uint6
   struct small_window *made = must(calloc(1, sizeof *made));
   const uint32_t length = corpus->parameters.max_length;
   made->epoch = epoch;
-  PLM_ASSERT(plm_plan_window(corpus->plan, epoch, index, &made->window, NULL) == PLM_OK);
+  PLM_ASSERT(known_split_window(&corpus->known, corpus->plan, epoch, index, &made->window, NULL) ==
+             PLM_OK);
   made->offset = must(malloc((made->window.chunks + 1) * sizeof *made->offset));
   plm_data_layout(corpus->train.tokenizer, length, corpus->train.schema, &made->window,
                   made->offset);

@@ -23,6 +23,7 @@ struct small_window {
 struct small_corpus {
   struct plm_plan_parameters parameters;
   uint32_t *lengths;
+  struct known_split known;
   struct proven_split train; /* all documents */
   struct plm_label_schema schema;
   struct plm_proof_split splits[PLM_SPLIT_COUNT];

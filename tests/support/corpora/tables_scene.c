@@ -23,7 +23,7 @@ void tables_scene_open(struct tables_scene *scene, uint64_t items, uint32_t larg
                                  .bytes = must(malloc(PLM_WIRE_PROOF_LIMIT))};
   if (largest != 0) {
     scene->clusters = must(malloc(items * sizeof *scene->clusters));
-    scene->of = (struct plm_plan_split){.clusters = scene->clusters, .cluster_count = items};
+    scene->of = (struct known_split){.clusters = scene->clusters, .cluster_count = items};
     for (uint64_t c = 0; c < items; c++)
       scene->of.documents += scene->clusters[c] =
           c % 4 == 3 ? largest : 1 + (uint32_t)(c * 11 % largest);
@@ -32,9 +32,7 @@ void tables_scene_open(struct tables_scene *scene, uint64_t items, uint32_t larg
   for (uint64_t d = 0; d < scene->of.documents; d++) scene->lengths[d] = 1 + (uint32_t)(d * d % 40);
   scene->of.lengths = scene->lengths;
   proven_split_open(&scene->split, PLM_TOKENIZER_ESM, 6, &scene->of);
-  assert_int_equal(
-      plm_plan_open_unread(&p, scene->of.documents, scene->of.cluster_count, &scene->plan, NULL),
-      PLM_OK);
+  scene->plan = known_split_plan(&scene->of, &p);
 }
 
 void tables_scene_close(struct tables_scene *scene)
@@ -81,13 +79,10 @@ plm_status tables_scene_read(const struct tables_scene *scene, uint64_t epoch, u
 void tables_scene_check(const struct tables_scene *scene, uint64_t epoch, uint64_t window,
                         const struct plm_tables *tables)
 {
-  struct plm_plan *knows;
   struct plm_window a = {0}, b = {0};
-  assert_int_equal(plm_plan_open_split(plm_plan_parameters(scene->plan), &scene->of, &knows, NULL),
+  assert_int_equal(known_split_window(&scene->of, scene->plan, epoch, window, &a, NULL), PLM_OK);
+  assert_int_equal(plm_plan_window(scene->plan, epoch, window, plm_tables_group, tables, &b, NULL),
                    PLM_OK);
-  assert_int_equal(plm_plan_window(knows, epoch, window, &a, NULL), PLM_OK);
-  assert_int_equal(
-      plm_plan_window_of(scene->plan, epoch, window, plm_tables_group, tables, &b, NULL), PLM_OK);
   assert_int_equal(a.document_count, b.document_count);
   assert_memory_equal(a.documents, b.documents, a.document_count * sizeof *a.documents);
   for (uint32_t i = 0; i < tables->begin[tables->groups]; i++)
@@ -95,5 +90,4 @@ void tables_scene_check(const struct tables_scene *scene, uint64_t epoch, uint64
                         sizeof *tables->digests);
   plm_window_deinit(&a);
   plm_window_deinit(&b);
-  plm_plan_close(knows);
 }

@@ -8,7 +8,7 @@
 /* A split, and what both sides know of it. */
 struct tables_scene {
   uint32_t *lengths, *clusters;
-  struct plm_plan_split of;
+  struct known_split of;
   struct proven_split split;
   struct plm_plan *plan;
   uint8_t *bytes; /* PLM_WIRE_PROOF_LIMIT */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/plan/shuffle.h"
+#include "tests/support/corpora/known_split.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 
@@ -55,18 +56,22 @@ static void chunks_are_counted_or_estimated(void **state)
     uint32_t *lengths = must(malloc(rows[i].documents * sizeof *lengths));
     struct plm_draws draws = plm_draws_begin(5, 0, 100);
     for (uint64_t d = 0; d < rows[i].documents; d++) lengths[d] = 30 + plm_draws_below(&draws, 600);
-    struct plm_plan *plan;
-    assert_int_equal(plm_plan_open(&parameters, lengths, rows[i].documents, &plan, NULL), PLM_OK);
+    const struct known_split split = {.lengths = lengths, .documents = rows[i].documents};
+    struct plm_plan *plan = known_split_plan(&split, &parameters);
+    struct known_reading reading = known_reading_open(&split, plan);
     const uint64_t windows = plm_plan_windows(plan);
     uint32_t *counts = must(malloc(windows * sizeof *counts));
     uint64_t exact = 0, chunks;
     bool estimated;
-    assert_int_equal(plm_plan_window_chunks(plan, 0, 0, windows, counts, NULL), PLM_OK);
+    assert_int_equal(known_split_chunks(&split, plan, 0, 0, windows, counts, NULL), PLM_OK);
     for (uint64_t w = 0; w < windows; w++) exact += counts[w];
-    assert_int_equal(plm_run_length_chunks(plan, NULL, &chunks, &estimated, NULL), PLM_OK);
+    assert_int_equal(
+        plm_run_length_chunks(plan, known_reading_group, &reading, &chunks, &estimated, NULL),
+        PLM_OK);
     assert_int_equal(estimated, rows[i].estimated);
     if (!estimated) assert_int_equal(chunks, exact);
     assert_true(fabs((double)chunks / (double)exact - 1.0) < 0.005);
+    known_reading_close(&reading);
     plm_plan_close(plan);
     free(counts);
     free(lengths);
