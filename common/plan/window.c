@@ -32,25 +32,6 @@ struct window_of {
   const void *context;
 };
 
-/* The number of pieces that the documents of the groups become, or a little more: never 0, so that
- * a window without documents has its arrays too. */
-static plm_status count_pieces(const struct window_of *of, const uint64_t *groups, uint64_t *pieces,
-                               struct plm_error *error)
-{
-  const uint64_t max_length = of->plan->parameters.max_length;
-  struct plm_plan_group group;
-  *pieces = (uint64_t)of->group_count * PLM_GROUP_DOCUMENTS; /* at most */
-  if (of->plan->parameters.truncate != PLM_TRUNCATE_SPLIT) return PLM_OK;
-  *pieces = 1;
-  for (uint32_t i = 0; i < of->group_count; i++) {
-    PLM_TRY(of->read(of->context, of->epoch, i, groups[i], &group, error));
-    *pieces += group.count;
-    for (uint32_t k = 0; k < group.count; k++)
-      *pieces += (tokens_of(group.lengths[k]) - 1) / max_length;
-  }
-  return PLM_OK;
-}
-
 /* A document of the window. */
 struct member {
   uint64_t number;
@@ -155,6 +136,7 @@ static void free_pieces(struct plm_window *window)
   window->places = NULL;
 }
 
+/* Makes room for so many pieces. Those that are there already stay, all else is lost. */
 static plm_status reserve_pieces(struct plm_window *window, uint64_t pieces,
                                  struct plm_error *error)
 {
@@ -163,9 +145,12 @@ static plm_status reserve_pieces(struct plm_window *window, uint64_t pieces,
   if (pieces >= INT32_MAX)
     return plm_error_set(error, PLM_LIMIT, "a window has %llu pieces, more than can be packed",
                          (unsigned long long)pieces);
+  struct plm_chunk_document *kept = scratch->pieces;
+  scratch->pieces = NULL;
   free_pieces(window);
   const size_t count = pieces + pieces / 8; /* the next window may be a little larger */
-  scratch->pieces = malloc(count * sizeof *scratch->pieces);
+  scratch->pieces = realloc(kept, count * sizeof *scratch->pieces);
+  if (!scratch->pieces) free(kept);
   scratch->units = malloc(count * sizeof *scratch->units);
   scratch->order = malloc(count * sizeof *scratch->order);
   scratch->next = malloc(count * sizeof *scratch->next);
@@ -200,16 +185,29 @@ void plm_window_deinit(struct plm_window *window)
 
 /* ---- a window ---------------------------------------------------------------------------------*/
 
-/* Writes the pieces of the window's documents, at most `pieces`, and where each group of the corpus
- * that they come from begins among them. */
-static plm_status window_gather(const struct window_of *of, uint64_t pieces, struct plm_window *out,
+/* The number of pieces that the documents of a group become, or more. */
+static uint64_t most_pieces(const struct plm_plan *plan, const struct plm_plan_group *group)
+{
+  uint64_t pieces = group->count;
+  if (plan->parameters.truncate != PLM_TRUNCATE_SPLIT) return pieces;
+  for (uint32_t k = 0; k < group->count; k++)
+    pieces += (tokens_of(group->lengths[k]) - 1) / plan->parameters.max_length;
+  return pieces;
+}
+
+/* Writes the pieces of the window's documents, and where each group of the corpus that they come
+ * from begins among them. Each group is read once. */
+static plm_status window_gather(const struct window_of *of, struct plm_window *out,
                                 struct plm_error *error)
 {
   struct plm_window_scratch *scratch = out->scratch_;
   struct plm_plan_group read;
   uint32_t count = 0, groups = 0;
+  /* Also a window without documents has its arrays. */
+  PLM_TRY(reserve_pieces(out, (uint64_t)of->group_count * PLM_GROUP_DOCUMENTS, error));
   for (uint32_t i = 0; i < of->group_count; i++) {
     PLM_TRY(of->read(of->context, of->epoch, i, scratch->plan_groups[i], &read, error));
+    PLM_TRY(reserve_pieces(out, count + most_pieces(of->plan, &read), error));
     for (uint32_t k = 0; k < read.count; k++) {
       const struct member member = {read.numbers[k], read.lengths[k]};
       const uint64_t group = member.number / PLM_GROUP_DOCUMENTS;
@@ -219,7 +217,7 @@ static plm_status window_gather(const struct window_of *of, uint64_t pieces, str
         out->group_begin[groups++] = count;
       }
       count += document_pieces(of->plan, of->epoch, &member, scratch->pieces + count);
-      PLM_ASSERT(count <= pieces);
+      PLM_ASSERT(count <= scratch->piece_capacity);
     }
   }
   out->group_begin[groups] = count;
@@ -303,12 +301,9 @@ plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t
   const struct window_of of = {plan, epoch,
                                plm_plan_window_groups(plan, epoch, window, scratch->plan_groups),
                                read, context};
-  uint64_t pieces;
-  PLM_TRY(count_pieces(&of, scratch->plan_groups, &pieces, error));
-  PLM_TRY(reserve_pieces(out, pieces, error));
   out->epoch = epoch;
   out->window = window;
-  PLM_TRY(window_gather(&of, pieces, out, error));
+  PLM_TRY(window_gather(&of, out, error));
   if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
     out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
                                     scratch->order, scratch->next, scratch->chunk_of);

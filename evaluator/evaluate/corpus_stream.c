@@ -121,7 +121,7 @@ static plm_status label_room(uint8_t **bytes, size_t *capacity, size_t used, siz
   return PLM_OK;
 }
 
-/* Reads the label records of a window, group by group. */
+/* Reads and proves the label records and lengths of a window, group by group. */
 static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error *error)
 {
   const struct plm_window *window = &state->window;
@@ -136,8 +136,11 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
   }
   state->window_label_size = 0;
   for (uint32_t slot = 0; slot < window->group_count; slot++) {
+    const uint32_t *lengths;
     const uint8_t *records;
     const size_t *offsets;
+    PLM_TRY(plm_corpus_proven_lengths(state->cursor, state->split, window->groups[slot], &lengths,
+                                      error));
     PLM_TRY(plm_corpus_labels(state->cursor, state->split, window->groups[slot], &records, &offsets,
                               error));
     for (uint32_t p = window->group_begin[slot]; p < window->group_begin[slot + 1]; p++) {
@@ -154,10 +157,14 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
   return PLM_OK;
 }
 
+/* With labels, the lengths are proven together with them, so that each label record is decompressed
+ * once. */
 static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
 {
-  const struct plm_plan_corpus from = {
-      .plan = state->plan, .cursor = state->cursor, .split = state->split, .prove = true};
+  const struct plm_plan_corpus from = {.plan = state->plan,
+                                       .cursor = state->cursor,
+                                       .split = state->split,
+                                       .prove = !state->labelled};
   PLM_TRY(plm_plan_window(state->plan, 0, state->next_window, plm_plan_read_corpus, &from,
                           &state->window, error));
   const size_t bytes = plm_assemble_bytes(state->plan, &state->window);
@@ -168,9 +175,9 @@ static plm_status load_window(struct plm_corpus_stream *state, struct plm_error 
     state->window_tokens = tokens;
     state->window_capacity = bytes;
   }
+  if (state->labelled) PLM_TRY(load_labels(state, error));
   PLM_TRY(plm_assemble_window(state->cursor, state->split, state->plan, &state->window,
                               state->window_tokens, error));
-  if (state->labelled) PLM_TRY(load_labels(state, error));
   state->next_window++;
   state->used = 0;
   return PLM_OK;

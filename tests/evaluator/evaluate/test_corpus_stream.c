@@ -11,6 +11,7 @@
 #include "evaluator/evaluate/corpus_stream.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/corpora/corpus_windows.h"
+#include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
@@ -267,12 +268,43 @@ static void labels_come_with_their_documents(void **state)
   plm_corpus_close(corpus);
 }
 
+/* Two lengths whose sum stays are found, also if they are read together with labels. */
+static void wrong_lengths_are_found(void **state)
+{
+  (void)state;
+  static const struct written_corpus of = {
+      .documents = {10, 600, 20}, .longest = 150, .labelled = true};
+  const struct plm_plan_parameters plan = {
+      .max_length = L, .alignment = 1, .window_groups = 1, .truncate = PLM_TRUNCATE_SPLIT};
+  struct plm_corpus *corpus = written_corpus_open("forged", &of);
+  char directory[PLM_PATH_SIZE];
+  snprintf(directory, sizeof directory, "%s", plm_corpus_path(corpus));
+  plm_corpus_close(corpus);
+  forged_corpus_move_boundary(directory, PLM_SPLIT_VALID, 100);
+  for (int labelled = 0; labelled < 2; labelled++) {
+    struct plm_corpus_stream *opened;
+    const struct plm_label_schema *schema;
+    struct plm_batch batch;
+    struct plm_error error;
+    assert_int_equal(plm_corpus_open(directory, NULL, &corpus, NULL), PLM_OK);
+    assert_int_equal(plm_corpus_stream_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
+    const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
+    if (labelled) assert_int_equal(stream.labels(stream.context, &schema, NULL), PLM_OK);
+    assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, NULL, NULL), PLM_OK);
+    assert_int_equal(stream.next(stream.context, MOST, &batch, &error), PLM_CORRUPT);
+    assert_non_null(strstr(error.what, "or `lengths` is not what ingest wrote"));
+    plm_corpus_stream_close(opened);
+    plm_corpus_close(corpus);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_are_those_of_the_plan),
       cmocka_unit_test(a_batch_ends_with_the_split),
       cmocka_unit_test(labels_come_with_their_documents),
+      cmocka_unit_test(wrong_lengths_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
