@@ -5,7 +5,6 @@
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
 #include "common/base/text/printable.h"
-#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/corpus_against.h"
 #include "stages/ingest/corpus_upgrade.h"
@@ -130,7 +129,6 @@ static plm_status corpus_run(const struct plm_command_context *context, struct p
   const struct plm_corpus_options reading = {
       .allow_remote = plm_arguments_has(arguments, "allow-remote"),
       .cache_dir = plm_arguments_get(arguments, "cache"),
-      .stop = plm_stop_check,
   };
   const bool fasta = plm_arguments_has(arguments, "fasta");
   const char *split = plm_arguments_get(arguments, "split");

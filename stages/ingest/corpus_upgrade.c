@@ -107,6 +107,7 @@ static plm_status write_corpus(struct upgrade *upgrade, struct plm_corpus_info *
                                                     .replaced = old};
   PLM_TRY(plm_corpus_open(upgrade->directory, &reading, &upgrade->corpus, error));
   PLM_TRY(plm_corpus_cursor_open(upgrade->corpus, &upgrade->cursor, error));
+  plm_stop_signals_install(); /* from here on, a new corpus is beside the old one */
   PLM_TRY(plm_corpus_writer_open(&writing, &upgrade->writer, error));
   PLM_TRY(write_documents(upgrade, error));
   return plm_corpus_writer_finish(upgrade->writer, upgrade->description.ingested,
@@ -135,6 +136,8 @@ plm_status plm_corpus_upgrade(const char *directory, struct plm_corpus_info *inf
   plm_status status = realpath(directory, upgrade->directory) == NULL
                           ? plm_error_errno(error, "cannot open %s", directory)
                           : upgrade_corpus(upgrade, info, upgraded, error);
+  if (status != PLM_OK && plm_stop_requested != 0)
+    status = plm_stop_check("; the corpus is as it was, and the same command upgrades it", error);
   plm_progress_clear(&upgrade->progress);
   plm_corpus_writer_close(upgrade->writer);
   plm_corpus_cursor_close(upgrade->cursor);

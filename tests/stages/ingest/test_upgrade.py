@@ -6,11 +6,13 @@ import json
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import tarfile
 
 import plm_proof
 import pytest
-from plm_testing import ROOT, read_fasta, run
+from plm_testing import BIN, ROOT, read_fasta, run
 
 SPLITS = ("train", "valid", "test")
 # corpus: its format, options of ingest that make the same, splits that share no cluster
@@ -108,6 +110,29 @@ def test_what_cannot_be_upgraded_stays_as_it_is(harm, message):
     assert result.returncode != 0 and message in result.stderr, result.stderr
     assert files_of("clusters.corpus") == before
     assert not list(pathlib.Path().glob("*.tmp-*"))
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
+)
+def test_a_stopped_upgrade_leaves_the_corpus_as_it_was(number, name):
+    before = files_of("plain.corpus")
+    stop = pathlib.Path(os.environ["PLM_BUILD"], "tests/lib/stop_at.so")
+    environment = dict(os.environ, PLM_STOP_AT="mkdir:*.tmp-*#1", LD_PRELOAD=str(stop))
+    environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"
+    command = [str(BIN / "plm-pipeline"), "corpus", "plain.corpus", "--upgrade"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    said = process.communicate()[1]
+    assert process.returncode == 128 + number, said
+    assert f"stopped by {name}; the corpus is as it was, and the same command upgrades it" in said
+    assert files_of("plain.corpus") == before
+    assert not list(pathlib.Path().glob("*.tmp-*"))
+    run("corpus", "plain.corpus", "--upgrade")
+    assert description("plain.corpus")["format"] == 3
 
 
 def test_a_link_to_the_folder_stays_a_link():
