@@ -43,7 +43,7 @@ bool plm_run_failure_read(const char *run, struct plm_run_failure *failure)
   cJSON *json = plm_json_line(text);
   free(text);
   failure->time_s = plm_json_number(json, "time", 0.0);
-  failure->exit_code = (int)plm_json_number(json, "exit", 1.0);
+  failure->exit_code = (int)plm_json_whole(json, "exit", 255, 1);
   snprintf(failure->stage, sizeof failure->stage, "%s", plm_json_string(json, "stage", "a stage"));
   snprintf(failure->cause, sizeof failure->cause, "%s", plm_json_string(json, "cause", "failed"));
   const bool found = cJSON_IsObject(json);

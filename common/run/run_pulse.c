@@ -149,9 +149,9 @@ static bool run_pulse_read_file(const char *run, const char *role, struct plm_ru
   sign->waits = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "waits"));
   if (sign->waits) sign->wait_s = plm_json_number(json, "waited_s", 0.0) + sign->age_s;
   sign->pace_s = plm_json_number(json, "pace_s", 0.0);
-  sign->written_ms = (uint64_t)fmax(0.0, plm_json_number(json, "written_ms", 0.0));
+  sign->written_ms = plm_json_whole(json, "written_ms", UINT64_MAX, 0);
   snprintf(sign->host, sizeof sign->host, "%s", plm_json_string(json, "host", ""));
-  sign->pid = (int)plm_json_number(json, "pid", 0.0);
+  sign->pid = (int)plm_json_whole(json, "pid", INT32_MAX, 0);
   cJSON_Delete(json);
   return sign->doing[0] != '\0';
 }

@@ -33,6 +33,15 @@ static plm_status open_source(const struct plm_config *config, uint32_t k,
   return plm_trace_open(&from, advance, &source->trace, error);
 }
 
+/* A member that counts something; *count stays as it is if there is none. */
+static plm_status read_count(const cJSON *object, const char *name, uint64_t *count,
+                             struct plm_error *error)
+{
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
+  if (value == NULL || plm_json_count(value, count)) return PLM_OK;
+  return plm_error_set(error, PLM_FORMAT, "%s is not a whole number from 0 to 2^53", name);
+}
+
 /* Reads what the newest checkpoint says about the run's steps so far into an empty history, which
  * stays empty if there is no checkpoint. */
 static plm_status read_parts(const struct cJSON *json, uint32_t max_length,
@@ -42,13 +51,18 @@ static plm_status read_parts(const struct cJSON *json, uint32_t max_length,
   const cJSON *cursor = cJSON_GetObjectItemCaseSensitive(json, "cursor");
   const cJSON *mixture = cJSON_GetObjectItemCaseSensitive(cursor, "mixture");
   const cJSON *resolved = cJSON_GetObjectItemCaseSensitive(json, "resolved");
-  const uint64_t chunks = (uint64_t)plm_json_number(cursor, "chunks", 0);
-  *steps = (uint64_t)plm_json_number(json, "step", 0);
+  uint64_t chunks = 0;
+  PLM_TRY(read_count(cursor, "chunks", &chunks, error));
+  PLM_TRY(read_count(json, "step", steps, error));
   if (mixture != NULL) {
     PLM_TRY(plm_mixture_history_from_json(history, mixture, error));
   } else if (*steps > 0 && chunks > 0) {
     const uint64_t mean = chunks / *steps;
-    const double usual = plm_json_number(resolved, "step_chunks", (double)mean);
+    uint64_t usual = mean;
+    PLM_TRY(read_count(resolved, "step_chunks", &usual, error));
+    if (usual > UINT32_MAX)
+      return plm_error_set(error, PLM_FORMAT, "its steps have %llu chunks, more than there can be",
+                           (unsigned long long)usual);
     PLM_TRY(plm_batch_history_read(history, cJSON_GetObjectItemCaseSensitive(json, "history"),
                                    max_length, (uint32_t)usual, error));
   }

@@ -9,6 +9,7 @@
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
 #include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/plan/chain.h"
 #include "common/run/run.h"
@@ -31,10 +32,10 @@ static bool trace_parse_hash(const cJSON *json, const char *key, struct plm_hash
 static bool parse_cursor(const cJSON *cursor, struct recorded *recorded)
 {
   const cJSON *sources = cJSON_GetObjectItemCaseSensitive(cursor, "sources"), *source;
-  recorded->chunks = (uint64_t)plm_json_number(cursor, "chunks", 0);
   recorded->mixed = sources != NULL;
   recorded->source_count = 1;
-  if (!trace_parse_hash(cursor, "chain", &recorded->chain) ||
+  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(cursor, "chunks"), &recorded->chunks) ||
+      !trace_parse_hash(cursor, "chain", &recorded->chain) ||
       !trace_parse_hash(cursor, "fingerprint", &recorded->fingerprints[0]))
     return false;
   if (!recorded->mixed) return true;

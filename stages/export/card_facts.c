@@ -27,7 +27,7 @@ static plm_status card_facts_parse_state(struct plm_card_facts *facts, const cJS
   const cJSON *cursor = cJSON_GetObjectItemCaseSensitive(state, "cursor");
   PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &facts->config, error));
   facts->trained = true;
-  facts->tokens = (uint64_t)plm_json_number(counters, "tokens", 0);
+  facts->tokens = plm_json_whole(counters, "tokens", UINT64_MAX, 0);
   facts->epochs = plm_json_number(state, "epoch", (double)NAN);
   const char *precision = plm_json_string(resolved, "precision", "");
   const bool half = strcmp(precision, "bf16") == 0;

@@ -117,7 +117,7 @@ static void add_unheard_rows(const struct stages *stages, cJSON *rows)
     for (size_t i = 0; i < stages->count; i++) {
       const struct supervised *stage = &stages->all[i];
       if (stage->pid > 0 && strcmp(name, plm_stage_kinds[stage->kind].name) == 0 &&
-          stage->instance == (unsigned)plm_json_number(row, "instance", 0.0))
+          stage->instance == plm_json_whole(row, "instance", UINT32_MAX, 0))
         add_unheard(stages, row, stage);
     }
   }

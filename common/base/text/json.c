@@ -9,6 +9,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
 
 /* What is parsed comes from files and peers, so its size is not ours. */
 static _Thread_local bool parsing, lacked;
@@ -51,6 +52,13 @@ double plm_json_number(const cJSON *object, const char *name, double otherwise)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
   return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
+}
+
+uint64_t plm_json_whole(const cJSON *object, const char *name, uint64_t most, uint64_t otherwise)
+{
+  uint64_t value;
+  const bool whole = plm_json_count(cJSON_GetObjectItemCaseSensitive(object, name), &value);
+  return whole && value <= most ? value : otherwise;
 }
 
 const char *plm_json_string(const cJSON *object, const char *name, const char *otherwise)

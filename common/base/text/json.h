@@ -3,6 +3,7 @@
 #define PLM_COMMON_BASE_TEXT_JSON_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/status.h"
 #include "common/base/text/text.h"
@@ -12,6 +13,9 @@ struct cJSON;
 /* A member of an object, or `otherwise` if it is missing or has another type. The object owns the
  * string. */
 double plm_json_number(const struct cJSON *object, const char *name, double otherwise);
+/* The same of an integer from 0 to most: `otherwise` stands for any other number, too. */
+uint64_t plm_json_whole(const struct cJSON *object, const char *name, uint64_t most,
+                        uint64_t otherwise);
 const char *plm_json_string(const struct cJSON *object, const char *name, const char *otherwise);
 
 /* As cJSON_AddItemToArray and cJSON_AddItemToObject, but the item is released if it cannot be

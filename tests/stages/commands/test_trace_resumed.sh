@@ -56,3 +56,15 @@ done
 
 # ---- the trainer's own hash over what it consumed proves each of them ----
 for step in 1 3 5 7 9; do expect 0 plm-pipeline trace --run run --step $step --verify; done
+
+# ---- numbers that no run has ----
+cp run/checkpoints/latest/trainer.json state.json
+damaged() { # JQ TEXT
+  jq -c "$1" state.json >run/checkpoints/latest/trainer.json
+  expect 1 plm-pipeline trace --run run --step 1
+  says err "$2\$"
+}
+damaged '.step = -1' 'step is not a whole number from 0 to 2\^53'
+damaged '.cursor.chunks = 1e300' 'chunks is not a whole number from 0 to 2\^53'
+damaged 'del(.cursor.mixture) | .resolved.step_chunks = 2.5' 'step_chunks is not a whole number from 0 to 2\^53'
+damaged 'del(.cursor.mixture) | .resolved.step_chunks = 5e9' 'its steps have 5000000000 chunks, more than there can be'

@@ -42,6 +42,11 @@ says err 'steps 5 to 6 were not trained on these documents: their chain differs 
 jq -c 'del(.cursor.chain)' run/checkpoints/step_00000004/trainer.json >other/checkpoints/step_00000004/trainer.json
 expect 1 plm-pipeline trace --run other --step 3 --verify
 says err 'step_00000004/trainer.json does not say what the run consumed$'
+for number in -8 1e300 2.5; do
+  jq -c ".cursor.chunks = $number" run/checkpoints/step_00000004/trainer.json >other/checkpoints/step_00000004/trainer.json
+  expect 1 plm-pipeline trace --run other --step 3 --verify
+  says err 'step_00000004/trainer.json does not say what the run consumed$'
+done
 
 # ---- another corpus, and the same documents in another order ----
 mv corpus kept

@@ -167,6 +167,11 @@ static void members_have_a_default(void **state)
   assert_true(plm_json_number(json, "s", 9) == 9);
   assert_true(plm_json_number(json, "m", 9) == 9);
   assert_true(plm_json_number(NULL, "n", 9) == 9);
+  assert_int_equal(plm_json_whole(json, "N", 1, 9), 1);
+  assert_int_equal(plm_json_whole(json, "N", 0, 9), 9);
+  assert_int_equal(plm_json_whole(json, "n", 5, 9), 9);
+  assert_int_equal(plm_json_whole(json, "s", 5, 9), 9);
+  assert_int_equal(plm_json_whole(NULL, "N", 5, 9), 9);
   assert_string_equal(plm_json_string(json, "s", "y"), "x");
   assert_string_equal(plm_json_string(json, "S", "y"), "y");
   assert_string_equal(plm_json_string(json, "n", "y"), "y");
