@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "stages/views/corpus_summary.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/expected/expected_file.h"
 #include "tests/support/harness/captured.h"
 
@@ -61,7 +62,8 @@ static void it_is_printed_for_people(void **state)
 static void only_the_most_frequent_residues_are_listed(void **state)
 {
   (void)state;
-  struct plm_corpus_description description = {.info = {.tokenizer = PLM_TOKENIZER_BYTE}};
+  struct plm_corpus_description description = {.info = {.tokenizer = PLM_TOKENIZER_BYTE},
+                                               .files = {.size_bytes = 2500}};
   struct plm_corpus_split *train = &description.info.splits[PLM_SPLIT_TRAIN];
   *train = (struct plm_corpus_split){
       .documents = 1000, .residues = 1000, .length_min = 1, .length_max = 1};
@@ -90,12 +92,30 @@ static void it_is_printed_for_programs(void **state)
   assert_int_equal(again, PLM_OK);
 }
 
+/* A number has its mean, everything else its classes. */
+static void labels_are_listed(void **state)
+{
+  (void)state;
+  struct plm_corpus_description description = {.info = {.tokenizer = PLM_TOKENIZER_ESM},
+                                               .files = {.size_bytes = 10}};
+  description.info.splits[PLM_SPLIT_TEST] =
+      (struct plm_corpus_split){.documents = 1, .residues = 4, .length_min = 4, .length_max = 4};
+  label_schema_make(&description.labels);
+  captured_begin(STDOUT_FILENO);
+  plm_corpus_summary_print("labels", &description);
+  const plm_status status = plm_corpus_summary_json(&description, NULL);
+  expected_file("stages/views/corpus/labels", captured_end());
+  assert_int_equal(status, PLM_OK);
+  plm_label_schema_deinit(&description.labels);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(it_is_printed_for_people),
       cmocka_unit_test(only_the_most_frequent_residues_are_listed),
       cmocka_unit_test(it_is_printed_for_programs),
+      cmocka_unit_test(labels_are_listed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
