@@ -301,6 +301,39 @@ static void settings_without_effect_are_named(void **state)
                 "evaluator: {tasks: [{name: a, path: x, target: y}]}\n",
                 "trainer.checkpoint.best_by: keeps no checkpoint, since "
                 "trainer.checkpoint.keep_best is 0\n");
+  expect_advice("data: {mixture_steps: 10}\n"
+                "corpus: [{path: a, weight: 1}, {path: b, weight: 2}]\n",
+                "data.mixture_steps: has no effect, since no corpus has a final_weight\n");
+  expect_advice("data: {mixture_steps: 10}\n"
+                "corpus: [{path: a, weight: 1}, {path: b, weight: 2, final_weight: 3}]\n",
+                NULL);
+}
+
+static void what_is_probably_not_meant_is_said(void **state)
+{
+  (void)state;
+  static const char random_weights[] =
+      "trainer.lora: trains adapters of random weights, since trainer.init_from is not set\n";
+  expect_advice("trainer: {lora: {rank: 4}, init_from: a, optimizer: {lr_hidden: 0.001}}\n", NULL);
+  expect_advice("trainer: {lora: {rank: 4}, optimizer: {lr_hidden: 0.001}}\n", random_weights);
+  expect_advice("trainer: {lora: {rank: 4}, init_from: a}\n",
+                "trainer.optimizer.lr_hidden: the default of 0.005 is for Muon; adapters of "
+                "trainer.lora usually need 1e-4 to 1e-3\n");
+  expect_advice("corpus: null\n",
+                "corpus: null, so the run takes the corpus of the first packer that joins\n");
+  /* once, however many layers have such masks */
+  expect_advice("model: {attention: {pattern: [document, document+block, document+block], block: "
+                "64}}\n",
+                "model.attention.pattern: `block` masks count from the beginning of the chunk, so "
+                "a document's result depends on its position in the chunk\n");
+  expect_advice("model: {architecture: patch_unet, num_unet_layers: 8}\n", NULL);
+  expect_advice("model: {architecture: patch_unet, num_unet_layers: 8}\n"
+                "data: {document_alignment: 8}\n",
+                NULL);
+  expect_advice("model: {architecture: patch_unet, num_unet_layers: 8}\n"
+                "data: {document_alignment: 4}\n",
+                "data.document_alignment: 4 is less than the 8 tokens that patch_unet merges, so "
+                "neighbouring documents mix\n");
 }
 
 static void a_resume_knows_what_may_change(void **state)
@@ -383,6 +416,7 @@ int main(void)
       cmocka_unit_test(later_inputs_win),
       cmocka_unit_test(defaults_follow_what_was_chosen),
       cmocka_unit_test(settings_without_effect_are_named),
+      cmocka_unit_test(what_is_probably_not_meant_is_said),
       cmocka_unit_test(a_resume_knows_what_may_change),
       cmocka_unit_test(the_reference_widths),
       cmocka_unit_test(a_model_goes_through_json),

@@ -217,6 +217,18 @@ static const struct wrong wrongs[] = {
     {"trainer: {lora: {alpha: 16, targets: [q], dropout: 0.1}}\n",
      {AT_LORA(25, "alpha"), AT_LORA(38, "targets"), AT_LORA(52, "dropout")}},
     {"trainer: {lora: {rank: 0, alpha: 32}}\n", {AT_LORA(34, "alpha")}},
+#define LORA_FREEZE(column, key)                     \
+  "pipeline.yaml:1:" #column ": trainer.freeze." key \
+  ": with trainer.lora, only the adapters are trained; leave it out"
+    {"trainer: {lora: {rank: 8}, freeze: {embeddings: true, blocks: 2, trunk: true}}\n",
+     {LORA_FREEZE(49, "embeddings"), LORA_FREEZE(63, "blocks"), LORA_FREEZE(73, "trunk")}},
+    {"trainer: {lora: {rank: 8, targets: [q, gate]}}\n",
+     {"pipeline.yaml:1:36: trainer.lora.targets: patch_unet has no `gate`; only esmc has one"}},
+    {"trainer: {freeze: {blocks: 13}}\nmodel: {architecture: unet, num_hidden_layers: 12}\n",
+     {"pipeline.yaml:1:28: trainer.freeze.blocks: 13, but the model has 12 blocks"}},
+    {"trainer: {steps: 10, profile: {steps: 9-11}}\n",
+     {"pipeline.yaml:1:39: trainer.profile.steps: step 11 is beyond the last step, 10 "
+      "(trainer.steps)"}},
 #define BEST_BY(value, task)                                                                  \
   "trainer: {checkpoint: {best_by: " value "}}\nevaluator: {tasks: [{name: s, path: x, " task \
   "}]}\n"
