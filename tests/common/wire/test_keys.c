@@ -129,12 +129,161 @@ static void keys_that_others_reach_are_refused(void **state)
   assert_int_equal(plm_keys_server(host, &pair, &error), PLM_OK);
 }
 
+/* Keys with a public key beside them come first, then the order of their names counts. Of two
+ * folders the files are made in both orders, since a folder lists them in any. */
+static void one_of_several_keys_is_taken(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *first, *second; /* names without .key; "+": with their .pub */
+    int taken;
+  } rows[] = {{"a", "b", 0},  {"b", "a", 1},   {"a+", "b", 0},  {"a", "b+", 1},    {"b", "a+", 1},
+              {"b+", "a", 0}, {"a+", "b+", 0}, {"b+", "a+", 1}, {"server", "b", 1}};
+  char host[PLM_PATH_SIZE], node[PLM_PATH_SIZE];
+  make_keys("several", host);
+  assert_int_equal(plm_keys_write(host, "second", NULL, NULL), PLM_OK);
+  static const char *const ours[] = {"clients/first", "clients/second"};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char from[64], as[64];
+    scratch_run(node);
+    copy_key(host, "server.pub", node, "server.pub");
+    copy_key(host, "clients/first.key", node, ".key"); /* has no name */
+    for (int k = 0; k < 2; k++) {
+      const char *name = k == 0 ? rows[i].first : rows[i].second;
+      const int length = (int)strcspn(name, "+");
+      snprintf(from, sizeof from, "%s.key", ours[k]);
+      snprintf(as, sizeof as, "%.*s.key", length, name);
+      copy_key(host, from, node, as);
+      snprintf(from, sizeof from, "%s.pub", ours[k]);
+      snprintf(as, sizeof as, "%.*s.pub", length, name);
+      if (name[length] == '+') copy_key(host, from, node, as);
+    }
+    snprintf(from, sizeof from, "%s.pub", ours[rows[i].taken]);
+    assert_takes(node, key_in(host, from), key_in(host, "server.pub"));
+  }
+}
+
+static void names_of_clients_have_bounds(void **state)
+{
+  (void)state;
+  char host[PLM_PATH_SIZE], longest[202], what[300];
+  struct plm_error error = {0};
+  make_keys("names", host);
+  memset(longest, 'n', sizeof longest);
+  longest[201] = '\0';
+  static const char *const wrong[] = {"", ".x", "a b", "a/b", "\xc3\xa4", "a\n"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    assert_int_equal(plm_keys_write(host, wrong[i], NULL, &error), PLM_USAGE);
+    snprintf(what, sizeof what, "\"%s\" cannot be a client's name (letters, digits, . _ -)",
+             wrong[i]);
+    assert_string_equal(error.what, what);
+  }
+  assert_int_equal(plm_keys_write(host, longest, NULL, &error), PLM_USAGE);
+  longest[200] = '\0';
+  int made = 7;
+  assert_int_equal(plm_keys_write(host, longest, &made, &error), PLM_OK);
+  assert_int_equal(made, 1);
+  assert_int_equal(plm_keys_write(host, "a._-Z9", &made, &error), PLM_OK);
+  assert_int_equal(plm_keys_write(host, NULL, &made, &error), PLM_OK);
+  assert_int_equal(made, 0);
+}
+
+/* A public key follows from its secret key, but not the other way round. */
+static void a_lost_key_is_made_again_if_that_is_possible(void **state)
+{
+  (void)state;
+  char host[PLM_PATH_SIZE], slashes[PLM_PATH_SIZE], text[2 * PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  int made = 7;
+  make_keys("lost", host);
+  char server[PLM_KEY_TEXT + 1];
+  snprintf(server, sizeof server, "%s", key_in(host, "server.pub"));
+  assert_int_equal(unlink(within(host, "server.pub")), 0);
+  snprintf(slashes, sizeof slashes, "%.4000s//", host);
+  assert_int_equal(plm_keys_write(slashes, "first", &made, &error), PLM_OK);
+  assert_int_equal(made, 0);
+  assert_string_equal(key_in(host, "server.pub"), server);
+  assert_int_equal(scratch_mode(host, "server.pub"), 0644);
+  assert_int_equal(scratch_mode(host, "server.key"), 0600);
+  assert_int_equal(scratch_mode(host, "clients"), 0700);
+  assert_int_equal(unlink(within(host, "server.key")), 0);
+  assert_int_equal(plm_keys_write(host, NULL, NULL, &error), PLM_EXISTS);
+  snprintf(text, sizeof text, "%.4000s/server.pub exists without its secret key", host);
+  text[sizeof error.what - 1] = '\0';
+  assert_string_equal(error.what, text);
+  snprintf(text, sizeof text, "remove it, or restore %.4000s/server.key", host);
+  text[sizeof error.hint - 1] = '\0';
+  assert_string_equal(error.hint, text);
+}
+
+static void a_file_has_one_key_of_40_characters(void **state)
+{
+  (void)state;
+  char host[PLM_PATH_SIZE], server[PLM_KEY_TEXT + 1], text[100];
+  struct plm_keypair pair;
+  char found[PLM_KEY_TEXT];
+  struct plm_error error = {0};
+  make_keys("texts", host);
+  snprintf(server, sizeof server, "%s", key_in(host, "server.pub"));
+  static const struct {
+    const char *before, *after;
+    int digits;
+    plm_status status;
+  } rows[] = {{"", "", 40, PLM_OK},      {"", "\r\n\n", 40, PLM_OK}, {"", "", 39, PLM_FORMAT},
+              {"", "a", 40, PLM_FORMAT}, {" ", "", 39, PLM_FORMAT},  {"", "\nx", 40, PLM_FORMAT},
+              {"", "\n", 0, PLM_FORMAT}, {"~", "", 39, PLM_FORMAT}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    snprintf(text, sizeof text, "%s%.*s%s", rows[i].before, rows[i].digits, server, rows[i].after);
+    assert_int_equal(plm_file_write(within(host, "server.pub"), text, strlen(text), 0600, NULL),
+                     PLM_OK);
+    error = (struct plm_error){0};
+    assert_int_equal(plm_keys_client(host, &pair, found, &error), rows[i].status);
+    if (rows[i].status == PLM_OK) {
+      assert_string_equal(found, server);
+      continue;
+    }
+    assert_string_equal(error.what, "not a CURVE key (40 characters of z85)");
+    assert_string_equal(error.where, within(host, "server.pub"));
+    assert_int_equal(plm_keys_check_client(host, &error), PLM_CONFIG);
+    assert_int_equal(error.status, PLM_CONFIG);
+  }
+}
+
+static void what_others_reach_is_said(void **state)
+{
+  (void)state;
+  char host[PLM_PATH_SIZE], text[2 * PLM_PATH_SIZE];
+  struct plm_keypair pair;
+  struct plm_error error = {0};
+  make_keys("said", host);
+  assert_int_equal(chmod(within(host, "server.key"), 0640), 0);
+  assert_int_equal(plm_keys_server(host, &pair, &error), PLM_CONFIG);
+  assert_string_equal(error.what, "others can read this secret key (mode 640)");
+  assert_string_equal(error.where, within(host, "server.key"));
+  snprintf(text, sizeof text, "chmod 600 %.4000s/server.key", host);
+  assert_string_equal(error.hint, text);
+  assert_int_equal(chmod(host, 0730), 0);
+  assert_int_equal(plm_keys_server(host, &pair, &error), PLM_CONFIG);
+  assert_string_equal(error.what,
+                      "other users can write here (mode 730), and so could admit themselves");
+  assert_string_equal(error.where, host);
+  assert_int_equal(plm_keys_write(host, NULL, NULL, &error), PLM_CONFIG);
+  assert_int_equal(plm_keys_server(within(host, "nowhere"), &pair, &error), PLM_NOT_FOUND);
+  snprintf(text, sizeof text, "make the keys: plm-pipeline keys %.4000s/nowhere", host);
+  assert_string_equal(error.hint, text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_client_takes_its_own_key_first),
       cmocka_unit_test(without_a_key_of_its_own_a_client_takes_the_servers),
       cmocka_unit_test(keys_that_others_reach_are_refused),
+      cmocka_unit_test(one_of_several_keys_is_taken),
+      cmocka_unit_test(names_of_clients_have_bounds),
+      cmocka_unit_test(a_lost_key_is_made_again_if_that_is_possible),
+      cmocka_unit_test(a_file_has_one_key_of_40_characters),
+      cmocka_unit_test(what_others_reach_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
