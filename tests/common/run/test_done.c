@@ -83,8 +83,58 @@ static void done_says_what_ended_the_run(void **state)
   }
 }
 
+/* Which reasons count that DONE gives; others mean that the run has all its steps. */
+static void a_reason_has_a_metric_and_a_patience(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    struct reason reason;
+  } rows[] = {
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"macro_f1\",\"patience\":1", {"macro_f1", 1}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":4294967295",
+       {"r2", UINT32_MAX}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":4294967296", {"", 0}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":0", {"", 0}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":\"1\"", {"", 0}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"r2\"", {"", 0}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":2,\"patience\":1", {"", 0}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"R2\",\"patience\":1", {"", 0}},
+      {"\"stopped_by\":\"stop_when\",\"metric\":\"a b\",\"patience\":1", {"", 0}},
+      {"\"stopped_by\":\"somebody\",\"metric\":\"r2\",\"patience\":1", {"", 0}},
+      {"\"stopped_by\":1,\"metric\":\"r2\",\"patience\":1", {"", 0}},
+      {"\"metric\":\"r2\",\"patience\":1", {"", 0}},
+  };
+  const char *run = scratch_directory();
+  char path[PLM_PATH_SIZE], text[300];
+  assert_int_equal(plm_path_join(path, run, PLM_RUN_DONE, NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_done done;
+    struct plm_error error = {0};
+    snprintf(text, sizeof text,
+             "{\"step\":40,\"identity\":\"00000000000000010000000000000002\",%s}\n", rows[i].text);
+    scratch_write(path, text, strlen(text));
+    if (plm_done_read(run, &done, &error) != PLM_OK) fail_msg("%s", error.what);
+    assert_string_equal(done.metric, rows[i].reason.metric);
+    assert_int_equal(done.patience, rows[i].reason.patience);
+  }
+  /* a name that does not fit is no metric of this program */
+  struct plm_done done;
+  for (size_t length = sizeof done.metric - 1; length <= sizeof done.metric; length++) {
+    snprintf(text, sizeof text,
+             "{\"step\":40,\"identity\":\"00000000000000010000000000000002\",\"stopped_by\":\""
+             "stop_when\",\"patience\":1,\"metric\":\"%.*s\"}\n",
+             (int)length,
+             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    scratch_write(path, text, strlen(text));
+    assert_int_equal(plm_done_read(run, &done, NULL), PLM_OK);
+    assert_int_equal(strlen(done.metric), length < sizeof done.metric ? length : 0);
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(done_says_what_ended_the_run)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(done_says_what_ended_the_run),
+                                     cmocka_unit_test(a_reason_has_a_metric_and_a_patience)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

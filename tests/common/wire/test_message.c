@@ -324,12 +324,25 @@ static void endpoints_are_judged(void **state)
 {
   (void)state;
   struct plm_error error;
-  static const char *const local[] = {"tcp://127.0.0.1:*", "tcp://127.8.9.1:5",
-                                      "tcp://localhost:80", "tcp://[::1]:70", "ipc:///tmp/x"};
-  static const char *const far[] = {"tcp://0.0.0.0:1", "tcp://*:5701", "tcp://127.0.0.1.evil.org:1",
-                                    "tcp://10.0.0.1:5", "tcp://[::]:5"};
-  static const char *const wrong[] = {
-      "", "tcp://", "udp://127.0.0.1:5", "tcp://127.0.0.1", "tcp://127.0.0.1:", "127.0.0.1:5"};
+  static const char *const local[] = {
+      "tcp://127.0.0.1:*", "tcp://127.8.9.1:5", "tcp://localhost:80", "tcp://[::1]:70",
+      "tcp://::1:70",      "tcp://lo:5701",     "ipc:///tmp/x"};
+  static const char *const far[] = {
+      "tcp://0.0.0.0:1",    "tcp://*:5701",       "tcp://127.0.0.1.evil.org:1",
+      "tcp://10.0.0.1:5",   "tcp://[::]:5",       "tcp://126.0.0.1:5",
+      "tcp://128.0.0.1:5",  "tcp://127.0.0.1.:5", "tcp://127.0.0:5",
+      "tcp://localhost2:5", "tcp://l:5",          "tcp://lo0:5"};
+  static const char *const wrong[] = {"",
+                                      "tcp://",
+                                      "udp://127.0.0.1:5",
+                                      "tcp://127.0.0.1",
+                                      "tcp://127.0.0.1:",
+                                      "127.0.0.1:5",
+                                      "ip",
+                                      "tcp://:5",
+                                      "ipc:/x",
+                                      "inproc://x"};
+  char longest[202] = "ipc:///";
   for (size_t i = 0; i < sizeof local / sizeof *local; i++)
     assert_int_equal(plm_endpoint_check(local[i], NULL, &error), PLM_OK);
   for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
@@ -338,6 +351,19 @@ static void endpoints_are_judged(void **state)
   }
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     assert_int_equal(plm_endpoint_check(wrong[i], "/keys", &error), PLM_CONFIG);
+  assert_string_equal(error.what, "\"inproc://x\" is not an endpoint");
+  assert_string_equal(error.hint, "tcp://HOST:PORT, tcp://127.0.0.1:* or ipc://PATH");
+  assert_true(plm_endpoint_is_local("inproc://x")); /* between threads, never in a configuration */
+  assert_false(plm_endpoint_is_local("udp://127.0.0.1:5"));
+  assert_int_equal(plm_endpoint_check("tcp://10.0.0.1:5", NULL, &error), PLM_CONFIG);
+  assert_string_equal(error.what, "tcp://10.0.0.1:5 reaches beyond this host and has no keys");
+  assert_string_equal(error.hint, "make keys with: plm-pipeline keys DIR --client NAME; then set "
+                                  "network.keys: DIR (packers: --keys DIR)");
+  memset(longest + 7, 'x', 194);
+  assert_int_equal(strlen(longest), 201);
+  assert_int_equal(plm_endpoint_check(longest, NULL, &error), PLM_CONFIG);
+  longest[200] = '\0';
+  assert_int_equal(plm_endpoint_check(longest, NULL, &error), PLM_OK);
 }
 
 int main(void)
