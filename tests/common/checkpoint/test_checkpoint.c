@@ -155,6 +155,48 @@ static void manifests_have_one_form(void **state)
   }
 }
 
+/* As many files as there may be, and one more; each character that a name may have, and others. */
+static void manifests_have_bounds(void **state)
+{
+  (void)state;
+  struct plm_manifest manifest = {.step = 7, .count = PLM_MANIFEST_MAX_FILES}, again;
+  struct plm_error error = {0};
+  struct plm_hash identity;
+  char what[128];
+  for (size_t i = 0; i < manifest.count; i++)
+    snprintf(manifest.files[i].name, sizeof manifest.files[i].name, "a_B-9.%zu", i);
+  char *text = plm_manifest_print(&manifest);
+  assert_int_equal(plm_manifest_parse(text, strlen(text), &again, &error), PLM_OK);
+  assert_int_equal(again.count, PLM_MANIFEST_MAX_FILES);
+  assert_false(plm_manifest_identity(&again, &identity));
+  char *last = strstr(text, "manifest ");
+  assert_non_null(last);
+  char *longer = malloc(strlen(text) + 128);
+  assert_non_null(longer);
+  sprintf(longer, "%.*s1 00000000000000000000000000000000 more\n%s", (int)(last - text), text,
+          last);
+  assert_int_equal(plm_manifest_parse(longer, strlen(longer), &again, &error), PLM_LIMIT);
+  snprintf(what, sizeof what, "more than %d files", PLM_MANIFEST_MAX_FILES);
+  assert_string_equal(error.what, what);
+  free(longer);
+  free(text);
+  static const char *const wrong[] = {".a", "MANIFEST", "a/b", "a+b", "\xc3\xa4"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    manifest.count = 1;
+    strcpy(manifest.files[0].name, wrong[i]);
+    text = plm_manifest_print(&manifest);
+    assert_int_equal(plm_manifest_parse(text, strlen(text), &again, &error), PLM_CORRUPT);
+    snprintf(what, sizeof what,
+             "a line is not \"size hash name\": 0 00000000000000000000000000000000 %s", wrong[i]);
+    assert_string_equal(error.what, what);
+    free(text);
+  }
+  manifest.files[0].hash = (struct plm_hash){1, 2};
+  strcpy(manifest.files[0].name, "model.safetensors");
+  assert_true(plm_manifest_identity(&manifest, &identity));
+  assert_true(plm_hash_equal(identity, (struct plm_hash){1, 2}));
+}
+
 static void expect_broken(const char *folder, plm_status status, const char *says)
 {
   struct plm_error error = {0};
@@ -346,6 +388,7 @@ int main(void)
       cmocka_unit_test(names_have_one_form),
       cmocka_unit_test(latest_points_to_a_checkpoint),
       cmocka_unit_test(manifests_have_one_form),
+      cmocka_unit_test(manifests_have_bounds),
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(every_bit_counts),
       cmocka_unit_test(verifying_tells_how_far_it_is_within_a_file),
