@@ -1,10 +1,12 @@
-/* Which heads for labels are possible: the rules at their bounds, and what is said of a head that
- * breaks one. */
+/* Which heads for labels and which adapters are possible: the rules at their bounds, and what is
+ * said of what breaks one. */
 #include "common/model/head_config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/model/lora_config.h"
 #include "common/model/model_config.h"
 #include "tests/support/harness/cmocka_all.h"
 
@@ -90,11 +92,74 @@ static void published_classes_fix_more(void **state)
   check(rows, sizeof rows / sizeof *rows, true);
 }
 
+static void each_rule_of_adapters_has_two_sides(void **state)
+{
+  (void)state;
+  static const char none[] = "names no product; choose some of q, k, v, o, up and down";
+  static const struct {
+    struct plm_lora_config lora;
+    const char *where, *what;
+    bool gated;
+  } rows[] = {
+      {{.rank = 0, .alpha = -1, .dropout = 2}, NULL, NULL, false}, /* there are none */
+      {{.rank = 1, .alpha = 1e-300, .targets = 1}, NULL, NULL, false},
+      {{.rank = 1024, .alpha = 1, .targets = 1}, NULL, NULL, false},
+      {{.rank = 1025, .alpha = 1, .targets = 1},
+       "lora.rank",
+       "1025 exceeds the limit of 1024",
+       false},
+      {{.rank = 1, .alpha = 0, .targets = 1}, "lora.alpha", "0 is not a number above 0", false},
+      {{.rank = 1, .alpha = INFINITY, .targets = 1},
+       "lora.alpha",
+       "inf is not a number above 0",
+       false},
+      {{.rank = 1, .alpha = 1, .targets = 1, .dropout = 0.9999}, NULL, NULL, false},
+      {{.rank = 1, .alpha = 1, .targets = 1, .dropout = 1},
+       "lora.dropout",
+       "1 is not a rate from 0 to below 1",
+       false},
+      {{.rank = 1, .alpha = 1, .targets = 1, .dropout = -0.5},
+       "lora.dropout",
+       "-0.5 is not a rate from 0 to below 1",
+       false},
+      {{.rank = 1, .alpha = 1, .targets = 0}, "lora.targets", none, false},
+      {{.rank = 1, .alpha = 1, .targets = 0x7f}, NULL, NULL, true},
+      {{.rank = 1, .alpha = 1, .targets = 0x80}, "lora.targets", none, true},
+      {{.rank = 1, .alpha = 1, .targets = 0x6f}, NULL, NULL, false},
+      {{.rank = 1, .alpha = 1, .targets = 0x10},
+       "lora.targets",
+       "`gate` is a product of esmc only, whose MLP is SwiGLU; leave it out",
+       false},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_error error = {0};
+    const plm_status status = plm_lora_config_check(&rows[i].lora, rows[i].gated, &error);
+    if (rows[i].where == NULL) {
+      if (status != PLM_OK) fail_msg("row %zu: %s", i, error.what);
+      continue;
+    }
+    assert_int_equal(status, PLM_CONFIG);
+    assert_string_equal(error.where, rows[i].where);
+    assert_string_equal(error.what, rows[i].what);
+  }
+  const struct plm_lora_config off = {.targets = 1}, other_off = {.targets = 2},
+                               one = {.rank = 4, .targets = 3, .alpha = 1},
+                               same = {.rank = 4, .targets = 3, .alpha = 2, .dropout = 0.5},
+                               rank = {.rank = 5, .targets = 3},
+                               targets = {.rank = 4, .targets = 1};
+  assert_true(plm_lora_same_shape(&off, &other_off));
+  assert_true(plm_lora_same_shape(&one, &same));
+  assert_false(plm_lora_same_shape(&one, &rank));
+  assert_false(plm_lora_same_shape(&one, &targets));
+  assert_false(plm_lora_same_shape(&off, &one));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rule_has_two_sides),
       cmocka_unit_test(published_classes_fix_more),
+      cmocka_unit_test(each_rule_of_adapters_has_two_sides),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
