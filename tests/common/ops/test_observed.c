@@ -192,6 +192,84 @@ static void an_operator_of_an_operator_is_part_of_it(void **state)
   ops->close(ops);
 }
 
+/* ---- work that depends on what an operand points to ---- */
+
+static void no_sum_squares(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
+                           size_t count)
+{
+  (void)ops, (void)sums, (void)vectors, (void)count;
+}
+
+static void no_adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
+                         const struct plm_adam_options *options, const struct plm_update *update)
+{
+  (void)ops, (void)tensors, (void)count, (void)options, (void)update;
+}
+
+static void no_muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
+                         float *scratch, const struct plm_update *update)
+{
+  (void)ops, (void)matrices, (void)count, (void)scratch, (void)update;
+}
+
+static void no_mix_forward(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,
+                           int64_t N, int64_t D)
+{
+  (void)ops, (void)mixed, (void)h, (void)mix, (void)N, (void)D;
+}
+
+static void no_mix_backward(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
+                            const act *dh, const struct plm_mix *mix, int64_t N, int64_t D)
+{
+  (void)ops, (void)to, (void)dmixed, (void)dh, (void)mix, (void)N, (void)D;
+}
+
+static void work_depends_on_the_operands(void **state)
+{
+  (void)state;
+  struct plm_ops ops = {.act_bytes = 4,
+                        .sum_squares = no_sum_squares,
+                        .adam_step = no_adam_step,
+                        .muon_step = no_muon_step,
+                        .mix_norm_forward = no_mix_forward,
+                        .mix_norm_backward = no_mix_backward};
+  static const float some[4];
+  static const int32_t rows[2];
+  float more[4];
+  const struct plm_array arrays[] = {{some, 3, NULL}, {some, 5, some}};
+  const struct plm_adam_tensor tensors[] = {{.n = 2}, {.n = 5}};
+  /* the smaller side is squared, whichever it is */
+  const struct plm_muon_matrix matrices[] = {{.rows = 2, .cols = 3}, {.rows = 5, .cols = 4}};
+  struct plm_mix mix = {.x = (act *)more};
+  struct plm_mix_gradients to = {.dskip = (act *)more, .more = (act *)more};
+  told[0] = '\0';
+  assert_int_equal(plm_ops_observe(&ops, &noting, NULL), PLM_OK);
+  ops.sum_squares(&ops, NULL, arrays, 2);
+  ops.adam_step(&ops, tensors, 2, NULL, NULL);
+  ops.muon_step(&ops, matrices, 2, NULL, NULL);
+  assert_string_equal(told, "(sum_squares: computes, 52 bytes, 0 flops)\n"
+                            "(adam_step: computes, 196 bytes, 0 flops)\n"
+                            "(muon_step: computes, 520 bytes, 2560 flops)\n");
+  told[0] = '\0';
+  ops.mix_norm_forward(&ops, NULL, NULL, &mix, 2, 3);
+  ops.mix_norm_backward(&ops, &to, NULL, NULL, &mix, 2, 3);
+  mix.skip = (act *)more;
+  ops.mix_norm_forward(&ops, NULL, NULL, &mix, 2, 3);
+  to.dskip = NULL;
+  ops.mix_norm_backward(&ops, &to, NULL, NULL, &mix, 2, 3);
+  mix.p_rows = rows;
+  ops.mix_norm_forward(&ops, NULL, NULL, &mix, 2, 3);
+  to.more = NULL;
+  ops.mix_norm_backward(&ops, &to, NULL, NULL, &mix, 2, 3);
+  plm_ops_unobserve(&ops);
+  assert_string_equal(told, "(mix_norm_forward 2 x 3: computes, 96 bytes, 0 flops)\n"
+                            "(mix_norm_backward 2 x 3: computes, 168 bytes, 0 flops)\n"
+                            "(mix_norm_forward 2 x 3: computes, 120 bytes, 0 flops)\n"
+                            "(mix_norm_backward 2 x 3: computes, 240 bytes, 0 flops)\n"
+                            "(mix_norm_forward 2 x 3: computes, 96 bytes, 0 flops)\n"
+                            "(mix_norm_backward 2 x 3: computes, 192 bytes, 0 flops)\n");
+}
+
 static void *add_elsewhere(void *context)
 {
   struct plm_ops *ops = context;
@@ -237,6 +315,7 @@ int main(void)
       cmocka_unit_test(an_entry_that_a_backend_lacks_stays_empty),
       cmocka_unit_test(a_call_is_told_with_its_sizes_and_work),
       cmocka_unit_test(an_operator_of_an_operator_is_part_of_it),
+      cmocka_unit_test(work_depends_on_the_operands),
       cmocka_unit_test(other_threads_are_not_told),
       cmocka_unit_test(names_have_the_sizes_that_there_are),
   };
