@@ -1,7 +1,10 @@
 /* Heads for labels in folders: config.json and back, what transformers leaves out of it, and
  * weights of another head, beside which the new one is drawn. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cjson/cJSON.h>
 
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/head_json.h"
@@ -149,12 +152,72 @@ static void new_heads_are_drawn(void **state)
   model_case_close(&to);
 }
 
+/* What transformers itself reads: a rate is never a whole number, as its class of ESM C wants it.
+ */
+static void keys_of_transformers_are_written(void **state)
+{
+  (void)state;
+  static const struct {
+    double dropout;
+    const char *text;
+  } rates[] = {{0, "0.0"}, {0.125, "0.125"}, {1e-20, "1e-20"}, {0.1 + 0.2, "0.30000000000000004"}};
+  for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+    struct plm_model_config config = {.architecture = PLM_ESMC, .max_length = 32};
+    config.head = (struct plm_head_config){
+        PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 8, 2, rates[i].dropout};
+    cJSON *json = cJSON_Parse("{\"architectures\":[\"x\"],\"classifier_dropout\":7}");
+    plm_head_config_print(&config, NULL, json);
+    char *text = cJSON_PrintUnformatted(json), expected[500];
+    snprintf(
+        expected, sizeof expected,
+        "{\"architectures\":[\"EsmcForSequenceClassification\"],\"problem_type\":"
+        "\"single_label_classification\",\"id2label\":{\"0\":\"LABEL_0\",\"1\":\"LABEL_1\"},"
+        "\"label2id\":{\"LABEL_0\":0,\"LABEL_1\":1},\"classifier_dropout\":%s,\"plm_pipeline\":"
+        "{\"max_length\":32,\"objective\":\"mlm\",\"head\":{\"pooling\":\"cls\",\"hidden_size\":8,"
+        "\"dropout\":",
+        rates[i].text);
+    if (strncmp(text, expected, strlen(expected)) != 0) fail_msg("%s is not %s", text, expected);
+    cJSON_free(text);
+    cJSON_Delete(json);
+  }
+  struct plm_head_config head = {.kind = PLM_PREDICTS_TOKENS};
+  assert_string_equal(plm_head_auto_class(&head), "AutoModelForMaskedLM");
+  head.kind = PLM_PREDICTS_RESIDUES;
+  assert_string_equal(plm_head_auto_class(&head), "AutoModelForTokenClassification");
+  head.kind = PLM_PREDICTS_SEQUENCES;
+  assert_string_equal(plm_head_auto_class(&head), "AutoModelForSequenceClassification");
+}
+
+static void a_missing_head_is_said(void **state)
+{
+  (void)state;
+  static const char *const rows[][2] = {
+      {"{\"architectures\":[\"EsmForMaskedLM\"]}", "[\"EsmForMaskedLM\"]"},
+      {"{\"architectures\":null}", "missing"},
+      {"{}", "missing"}};
+  char folder[200], what[200];
+  snprintf(folder, sizeof folder, "%.199s", scratch_directory());
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_error error = {0};
+    scratch_write(scratch_path("config.json"), rows[i][0], strlen(rows[i][0]));
+    assert_int_equal(plm_head_missing(folder, &error), PLM_CONFIG);
+    snprintf(what, sizeof what,
+             "this model has no head for labels: \"architectures\" in config.json is %s",
+             rows[i][1]);
+    assert_string_equal(error.what, what);
+    assert_string_equal(error.where, folder);
+    assert_string_equal(error.hint, "train it on labels first (doc/fine-tuning.md)");
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(heads_go_round),
       cmocka_unit_test(other_heads_of_published_weights_are_refused),
       cmocka_unit_test(new_heads_are_drawn),
+      cmocka_unit_test(keys_of_transformers_are_written),
+      cmocka_unit_test(a_missing_head_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

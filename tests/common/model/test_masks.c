@@ -349,12 +349,15 @@ static void the_set_holds_a_mask_for_each_level_and_entry(void **state)
             plm_mask_build(&sample_.batch, level, config.pattern[entry] | PLM_ATTENTION_DOCUMENT,
                            window, config.block, values, values, NULL);
         assert_int_equal(plm_masks_pairs(masks, level, entry), pairs);
+        assert_int_equal(plm_masks_pairs_of(masks, mask), pairs);
         assert_int_equal(mask->B, B);
         assert_int_equal(mask->L, L);
         assert_memory_equal(mask->key_begin, values, plm_mask_values(B, L) * sizeof *values);
         free(values);
       }
     assert_ptr_equal(plm_masks_at(masks, 1, 0), plm_masks_at(masks, 1, 2));
+    const struct plm_interval_mask foreign = *plm_masks_at(masks, 0, 0);
+    assert_int_equal(plm_masks_pairs_of(masks, &foreign), 0);
   }
   plm_masks_close(masks);
 }

@@ -451,6 +451,37 @@ static void flops_count_what_is_computed(void **state)
   }
 }
 
+/* A key for each row of each level: the chunk's number in the run, and the first token of the row.
+ */
+static void adapters_drop_by_chunk_and_position(void **state)
+{
+  (void)state;
+  struct plm_model_config config = model_case_small(PLM_PATCH_UNET);
+  const uint32_t levels = (uint32_t)plm_architecture_levels(&config);
+  const uint64_t numbers[2] = {7, 5};
+  struct plm_batch batch = {.chunks = 2, .max_length = 8, .first_chunk = 40};
+  uint64_t keys[64] = {0};
+  config.lora = (struct plm_lora_config){.rank = 2, .targets = 1, .alpha = 1};
+  assert_int_equal(plm_model_adapter_keys(&config, 2, 8), 0); /* without dropout */
+  config.lora.dropout = 0.5;
+  config.lora.rank = 0;
+  assert_int_equal(plm_model_adapter_keys(&config, 2, 8), 0); /* without adapters */
+  config.lora.rank = 2;
+  size_t rows = 0;
+  for (uint32_t level = 0; level < levels; level++) rows += 2 * (8u >> level);
+  assert_int_equal(plm_model_adapter_keys(&config, 2, 8), rows);
+  for (int given = 0; given < 2; given++) {
+    batch.chunk_ids = given ? numbers : NULL;
+    plm_model_adapter_keys_fill(&config, &batch, keys);
+    const uint64_t *at = keys;
+    for (uint32_t level = 0; level < levels; level++)
+      for (uint32_t c = 0; c < 2; c++)
+        for (uint32_t x = 0; x < 8u >> level; x++)
+          assert_int_equal(*at++, (given ? numbers[c] : 40 + c) << 20 | x << level);
+    assert_int_equal(*at, 0);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -461,6 +492,7 @@ int main(void)
       cmocka_unit_test(memory_is_that_of_what_is_trained),
       cmocka_unit_test(frozen_matrices_are_only_rounded),
       cmocka_unit_test(flops_count_what_is_computed),
+      cmocka_unit_test(adapters_drop_by_chunk_and_position),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
