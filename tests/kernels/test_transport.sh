@@ -49,6 +49,16 @@ exchange 2 cuda 2 order && fail "different calls were exchanged"
 grep -q 'is ncclAllGather of [0-9]* bytes, but that of rank\|but that of rank [01] is ncclAllGather of' "$log" ||
   fail "nobody says that the calls differ: $(cat "$log")"
 
+# Without a name, or with an empty one, it is the NCCL that the loader finds.
+mkdir "$PLM_TMP/loader"
+ln -s "$PLM_NCCL_LIBRARY" "$PLM_TMP/loader/libnccl.so.2"
+for names in '-u PLM_NCCL_LIBRARY' PLM_NCCL_LIBRARY=; do
+  # shellcheck disable=SC2086
+  tool_on_ranks 2 env $names LD_LIBRARY_PATH="$PLM_TMP/loader" "$tool" cuda 6 right >"$log" 2>&1 ||
+    fail "env $names: ended with $?: $(cat "$log")"
+  passed nccl 1
+done
+
 # What is wrong from the start.
 PLM_NCCL_LIBRARY=$PLM_TMP/none.so wrong 2 2 'NCCL cannot be loaded' cuda 1 right
 PLM_NCCL_LIBRARY=libm.so.6 wrong 2 2 'libm.so.6 is not NCCL' cuda 1 right
