@@ -1,5 +1,5 @@
-/* Checkpoints as the training loop sees them: what is in a snapshot, how often one is published,
- * and what becomes of failures. */
+/* Checkpoints as the training loop sees them: what is in a snapshot and is loaded again, how often
+ * one is published, and what becomes of failures. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/base/log/log.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/plan/plan.h"
 #include "tests/support/cases/checkpoint_case.h"
 #include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
+#include "trainer/checkpoint/resume.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_options.h"
 #include "trainer/trainer_save.h"
@@ -56,14 +59,21 @@ static void open_computing(struct plm_trainer *trainer, const struct plm_config 
             &error);
 }
 
-/* Each arena of the optimizer has values of its own. */
+/* Each arena of the optimizer has values of its own. Between tensors there may be gaps. */
 static void fill_optimizer(struct plm_trainer *trainer)
 {
+  size_t count;
   const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
-  const struct plm_optimizer_sizes sizes = plm_optimizer_sizes(trainer->optimizer);
-  for (size_t i = 0; i < sizes.first; i++) state.first[i] = 1000 + (float)(i % 97);
-  for (size_t i = 0; i < sizes.second; i++) state.second[i] = 2000 + (float)(i % 89);
-  for (size_t i = 0; i < sizes.average; i++) state.average[i] = 3000 + (float)(i % 83);
+  const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(trainer->optimizer, &count);
+  for (size_t t = 0; t < count; t++) {
+    float *to = (tensors[t].second ? state.second : state.first) + tensors[t].offset;
+    for (size_t i = 0; i < tensors[t].count; i++)
+      to[i] = (tensors[t].second ? 2000.0F : 1000.0F) + (float)((t + i) % 97);
+  }
+  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+  for (size_t p = 0; p < count; p++)
+    for (size_t i = 0; i < table[p].count; i++)
+      state.average[table[p].offset + i] = 3000 + (float)((p + i) % 83);
 }
 
 static void open_publisher(struct scene *s)
@@ -231,6 +241,103 @@ static void a_snapshot_has_the_whole_state(void **state)
   end(&s);
 }
 
+/* The arenas of a trainer on the host: weights, first, second, average. The caller frees them. */
+static float *arenas_of(struct plm_trainer *trainer, size_t *count)
+{
+  const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
+  const struct plm_optimizer_sizes sizes = plm_optimizer_sizes(trainer->optimizer);
+  const size_t elements = plm_model_arena_elements(trainer->model);
+  *count = elements + sizes.first + sizes.second + sizes.average;
+  float *all = must(malloc(*count * sizeof *all)), *at = all;
+  memcpy(at, plm_model_parameter_arena(trainer->model), elements * sizeof *at);
+  memcpy(at += elements, state.first, sizes.first * sizeof *at);
+  memcpy(at += sizes.first, state.second, sizes.second * sizeof *at);
+  memcpy(at + sizes.second, state.average, sizes.average * sizeof *at);
+  return all;
+}
+
+static plm_status load(struct scene *s, struct plm_error *error)
+{
+  size_t count;
+  char directory[PLM_PATH_SIZE];
+  struct plm_trainer *trainer = &s->trainer;
+  plm_model_table(trainer->model, &count);
+  uint32_t *owners = must(calloc(count, sizeof *owners));
+  const struct plm_resume_to to = {.model = trainer->model,
+                                   .optimizer = trainer->optimizer,
+                                   .clip = &trainer->clip,
+                                   .ranks = &s->ranks,
+                                   .owners = owners};
+  assert_int_equal(plm_path_join(directory, s->folder->checkpoints, "step_00000007", NULL), PLM_OK);
+  const plm_status status = plm_resume_load_tensors(directory, &to, error);
+  free(owners);
+  return status;
+}
+
+/* What was saved is there again, whatever was there before. */
+static void a_resume_loads_what_was_saved(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct plm_error error = {0};
+  size_t count;
+  begin(&s, 3);
+  struct plm_trainer *trainer = &s.trainer;
+  save(&s);
+  float *saved = arenas_of(trainer, &count), *loaded;
+  const struct plm_optimizer_state moments = plm_optimizer_state(trainer->optimizer);
+  const struct plm_optimizer_sizes sizes = plm_optimizer_sizes(trainer->optimizer);
+  memset(moments.first, 0, sizes.first * sizeof(float));
+  memset(moments.second, 0, sizes.second * sizeof(float));
+  memset(moments.average, 0, sizes.average * sizeof(float));
+  memset((float *)plm_model_parameter_arena(trainer->model), 0,
+         plm_model_arena_elements(trainer->model) * sizeof(float));
+  trainer->clip = (struct plm_clip){.norms = {9}, .count = 1, .next = 1};
+  if (load(&s, &error) != PLM_OK) fail_msg("%s", error.what);
+  loaded = arenas_of(trainer, &count);
+  assert_memory_equal(loaded, saved, count * sizeof *saved);
+  assert_true(trainer->clip.count == 2 && trainer->clip.norms[0] == 1.5 &&
+              trainer->clip.norms[1] == 2.5);
+  free(loaded);
+
+  /* without its file, the average begins at the weights */
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(
+      plm_path_join(path, s.folder->checkpoints, "step_00000007/ema.safetensors", NULL), PLM_OK);
+  assert_int_equal(unlink(path), 0);
+  if (load(&s, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_memory_equal(moments.average, plm_model_parameter_arena(trainer->model),
+                      sizes.average * sizeof(float));
+  free(saved);
+  end(&s);
+}
+
+/* The file of another optimizer is named. */
+static void another_optimizer_is_named(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  begin(&s, 3);
+  save(&s);
+  assert_int_equal(
+      plm_path_join(path, s.folder->checkpoints, "step_00000007/optimizer.safetensors", NULL),
+      PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 24, &text, &size, NULL), PLM_OK);
+  char *name = memmem(text, size, ".momentum", 9);
+  assert_non_null(name);
+  name[2] = 'O';
+  assert_int_equal(unlink(path), 0); /* it may be shared */
+  scratch_write(path, text, size);
+  free(text);
+  assert_int_equal(load(&s, &error), PLM_FORMAT);
+  assert_string_equal(error.where, path);
+  assert_string_equal(error.hint, "trainer.optimizer.name must be the one that the run began with");
+  end(&s);
+}
+
 static void a_step_is_saved_once(void **state)
 {
   (void)state;
@@ -339,6 +446,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_snapshot_has_the_whole_state),
+      cmocka_unit_test(a_resume_loads_what_was_saved),
+      cmocka_unit_test(another_optimizer_is_named),
       cmocka_unit_test(a_step_is_saved_once),
       cmocka_unit_test(other_ranks_have_nothing_to_check),
       cmocka_unit_test(failures_in_a_row_end_the_run),

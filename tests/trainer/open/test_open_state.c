@@ -259,6 +259,67 @@ static void another_corpus_is_refused(void **state)
   end(&s);
 }
 
+/* What the configuration changes is told and remembered; what it may not change is refused. */
+static void changes_are_told(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct plm_error error;
+  begin(&s, 50, "");
+  publish(&s, STEP, (struct plm_hash){5, 6});
+  assert_int_equal(open_state(&s, &error), PLM_OK);
+  assert_int_equal(cJSON_GetArraySize(s.trainer.state.history), 0); /* nothing has changed */
+  assert_null(strstr(s.said, "changed"));
+  const struct plm_anew *anew = &s.trainer.state.resolved.anew;
+  assert_false(anew->device || anew->precision || anew->threads);
+  plm_close_state(&s.trainer);
+  s.config.trainer.clip_norm = 2;
+  assert_int_equal(open_state(&s, &error), PLM_OK);
+  says(&s, "the configuration changed since step 12:\ntrainer.clip.norm: ");
+  const cJSON *entry = cJSON_GetArrayItem(s.trainer.state.history, 0);
+  assert_int_equal(cJSON_GetArraySize(s.trainer.state.history), 1);
+  assert_true(cJSON_GetObjectItem(entry, "step")->valuedouble == STEP);
+  plm_close_state(&s.trainer);
+  s.config.seed++;
+  assert_int_equal(open_state(&s, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "seed"));
+  plm_close_state(&s.trainer);
+  end(&s);
+}
+
+static void what_was_set_may_be_left_open(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct plm_error error;
+  begin(&s, 50, ", device: cpu, threads: 1, precision: fp32");
+  publish(&s, STEP, (struct plm_hash){5, 6});
+  assert_int_equal(open_state(&s, &error), PLM_OK);
+  const struct plm_anew *anew = &s.trainer.state.resolved.anew;
+  assert_true(anew->device && anew->precision && anew->threads);
+  plm_close_state(&s.trainer);
+  end(&s);
+}
+
+static void damaged_checkpoints_are_not_overwritten(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct plm_error error;
+  char path[PLM_PATH_SIZE];
+  begin(&s, 50, "");
+  publish(&s, STEP, (struct plm_hash){5, 6});
+  assert_int_equal(
+      plm_path_join(path, s.folder->checkpoints, "step_00000012/model.safetensors", NULL), PLM_OK);
+  assert_int_equal(truncate(path, 100), 0);
+  assert_int_equal(open_state(&s, &error), PLM_CORRUPT);
+  assert_string_equal(error.what, "none of the run's 1 checkpoints verifies");
+  assert_string_equal(error.where, s.folder->checkpoints);
+  assert_non_null(strstr(error.hint, "--resume never"));
+  plm_close_state(&s.trainer);
+  end(&s);
+}
+
 /* ---- DONE ------------------------------------------------------------------------------------ */
 
 static void all_steps_are_done(void **state)
@@ -404,6 +465,9 @@ int main(void)
       cmocka_unit_test(the_newest_checkpoint_counts),
       cmocka_unit_test(whose_root_counts),
       cmocka_unit_test(another_corpus_is_refused),
+      cmocka_unit_test(changes_are_told),
+      cmocka_unit_test(what_was_set_may_be_left_open),
+      cmocka_unit_test(damaged_checkpoints_are_not_overwritten),
       cmocka_unit_test(all_steps_are_done),
       cmocka_unit_test(done_about_something_else),
       cmocka_unit_test(patience_counts_reports),
