@@ -141,6 +141,69 @@ static void a_rank_that_dies_leaves_an_earlier_profile(void **state)
   fake_collective_deinit(&fake);
 }
 
+/* What rank 1 sends: the bytes of each message, and all of them behind one another. */
+static struct {
+  uint64_t sizes[16], count, taken;
+  struct plm_text bytes;
+  size_t at;
+} messages;
+
+static plm_status wait_and_keep(struct plm_collective *collective, struct plm_transfer *transfer,
+                                struct plm_error *error)
+{
+  (void)error;
+  if (transfer->kind == PLM_ALL_GATHER) {
+    for (uint32_t r = 0; r < collective->place.ranks; r++)
+      memcpy((char *)transfer->to + r * transfer->bytes, transfer->from, transfer->bytes);
+  } else if (transfer->kind == PLM_SEND) {
+    assert_true(messages.count < 16);
+    messages.sizes[messages.count++] = transfer->bytes;
+    plm_text_append(&messages.bytes, transfer->from, transfer->bytes);
+  } else if (transfer->kind == PLM_RECEIVE) {
+    assert_true(messages.taken < messages.count);
+    assert_int_equal(messages.sizes[messages.taken++], transfer->bytes);
+    memcpy(transfer->to, messages.bytes.data + messages.at, transfer->bytes);
+    messages.at += transfer->bytes;
+  }
+  return PLM_OK;
+}
+
+/* The events that rank 1 sends are in the file of rank 0, under the number of their rank. */
+static void events_of_other_ranks_are_in_the_file(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"of rank 0", "of rank 1"};
+  memset(&messages, 0, sizeof messages);
+  for (uint32_t r = 2; r-- > 0;) {
+    struct profile_scene scene;
+    struct fake_collective fake;
+    scene_open_ranks(&scene, &fake, r, 2);
+    fake.base.wait = wait_and_keep;
+    plm_profile_step_begins(scene.profile, 1, 1000);
+    put(scene.profile, (struct plm_profile_event){.track = PLM_TRACK_STEP,
+                                                  .kind = PLM_SPAN_PART,
+                                                  .name = names[r],
+                                                  .number = -1,
+                                                  .begin_ns = 1200,
+                                                  .end_ns = 1300 + 50 * r});
+    plm_profile_step_ended(scene.profile, 2000);
+    assert_int_equal(plm_profile_finish(scene.profile, false, NULL), PLM_OK);
+    assert_int_equal(profile_scene_has(&scene), r == 0);
+    if (r == 0) {
+      char *text = profile_scene_text(&scene);
+      const char *first = strstr(text, names[0]), *second = strstr(text, names[1]);
+      assert_true(first != NULL && second != NULL && first < second);
+      assert_non_null(strstr(second, "\"pid\":1,"));
+      assert_non_null(strstr(second, "\"dur\":0.150"));
+      assert_int_equal(messages.taken, messages.count); /* up to the end */
+      free(text);
+    }
+    profile_scene_close(&scene);
+    fake_collective_deinit(&fake);
+  }
+  plm_text_deinit(&messages.bytes);
+}
+
 static int64_t failed_elsewhere; /* what rank 1 says in the vote */
 static plm_status wait_for_no_events(struct plm_collective *collective,
                                      struct plm_transfer *transfer, struct plm_error *error)
@@ -284,6 +347,7 @@ int main(void)
       cmocka_unit_test(an_earlier_profile_of_as_many_of_the_steps_stays),
       cmocka_unit_test(a_file_that_cannot_be_written_is_a_warning),
       cmocka_unit_test(a_rank_that_dies_leaves_an_earlier_profile),
+      cmocka_unit_test(events_of_other_ranks_are_in_the_file),
       cmocka_unit_test(a_profile_is_incomplete_if_that_of_any_rank_is),
       cmocka_unit_test(only_rank_0_measures_the_rate_of_copies),
       cmocka_unit_test(the_first_write_that_fails_says_why),

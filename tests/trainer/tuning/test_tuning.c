@@ -15,6 +15,7 @@
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/peers/fake_collective.h"
 #include "trainer/tuning/tuning.h"
 
 static struct plm_ranks alone;
@@ -323,6 +324,81 @@ static void the_next_run_takes_the_algorithms_that_were_kept(void **unused)
   for (int run = 0; run < 3; run++) free(runs[run]);
 }
 
+/* ---- several ranks ------------------------------------------------------------------------- */
+
+static struct plm_text imported; /* "[TEXT]" for each import */
+static const char *mine;         /* what this rank has measured */
+
+static plm_status export_mine(struct plm_ops *ops, char **text, struct plm_error *error)
+{
+  (void)ops;
+  (void)error;
+  *text = strdup(mine);
+  return PLM_OK;
+}
+
+static plm_status import_text(struct plm_ops *ops, const char *text, struct plm_error *error)
+{
+  (void)ops;
+  (void)error;
+  plm_text_printf(&imported, "[%s]", text);
+  return PLM_OK;
+}
+
+static void tuned_nothing(struct plm_ops *ops, bool begin, struct plm_ops_tuned *tuned)
+{
+  (void)ops;
+  assert_false(begin);
+  *tuned = (struct plm_ops_tuned){0};
+}
+
+/* The other ranks have measured texts of their own. */
+static const char *const measured[] = {"zero", "longer than zero", "2"};
+
+static plm_status gather_measured(struct plm_collective *collective, struct plm_transfer *transfer,
+                                  struct plm_error *error)
+{
+  (void)error;
+  assert_int_equal(transfer->kind, PLM_ALL_GATHER);
+  for (uint32_t r = 0; r < collective->place.ranks; r++) {
+    const int64_t size = (int64_t)strlen(measured[r]) + 1;
+    char *to = (char *)transfer->to + r * transfer->bytes;
+    if (r == collective->place.rank) {
+      memcpy(to, transfer->from, transfer->bytes);
+    } else if (transfer->bytes == sizeof size) {
+      memcpy(to, &size, sizeof size);
+    } else {
+      assert_int_equal(transfer->bytes, strlen(measured[1]) + 1); /* the longest */
+      memset(to, 0, transfer->bytes);
+      strcpy(to, measured[r]);
+    }
+  }
+  return PLM_OK;
+}
+
+/* Every rank takes the algorithms of all of them, those of rank 0 last, so that they count. */
+static void ranks_take_the_same_algorithms(void **state)
+{
+  (void)state;
+  for (uint32_t r = 0; r < 3; r++) {
+    struct fake_collective fake;
+    struct plm_ops ops = {
+        .tune = tuned_nothing, .export_algorithms = export_mine, .import_algorithms = import_text};
+    struct plm_trainer_state kept = {0};
+    fake_collective_init(&fake, r, 3);
+    fake.base.wait = gather_measured;
+    struct plm_ranks ranks = {.collective = &fake.base, .rank = r, .ranks = 3, .ops = &ops};
+    mine = measured[r];
+    assert_int_equal(plm_tuning_end(&kept, &ops, &ranks, NULL), PLM_OK);
+    assert_string_equal(imported.data, "[2][longer than zero][zero]");
+    assert_string_equal(kept.algorithms, mine);
+    free(kept.algorithms);
+    plm_text_deinit(&imported);
+    imported = (struct plm_text){0};
+    fake_collective_deinit(&fake);
+  }
+}
+
 int main(void)
 {
   alone = plm_ranks_single();
@@ -334,6 +410,7 @@ int main(void)
       cmocka_unit_test(damaged_algorithms_are_named),
       cmocka_unit_test(a_backend_without_algorithms_takes_none),
       cmocka_unit_test(measured_algorithms_outlive_many_shapes),
+      cmocka_unit_test(ranks_take_the_same_algorithms),
       cmocka_unit_test(the_next_run_takes_the_algorithms_that_were_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
