@@ -114,6 +114,112 @@ static void rules_are_checked(void **state)
   check_fails(&schema, PLM_LIMIT, "the name of a column of labels has 1025 bytes");
 }
 
+/* Each bound from its right side, and kinds and counts that no schema has. */
+static void rules_have_two_sides(void **state)
+{
+  (void)state;
+  struct plm_label_schema schema;
+  char longest[PLM_LABEL_NAME_MOST + 1];
+  memset(longest, 'x', sizeof longest - 1);
+  longest[sizeof longest - 1] = '\0';
+  label_schema_make(&schema);
+  replace(&schema.columns[0].name, longest);
+  replace(&schema.columns[1].name, " ~\xce\xbc");
+  assert_int_equal(plm_label_schema_check(&schema, NULL), PLM_OK);
+  replace(&schema.columns[1].name, "a\x7f");
+  check_fails(&schema, PLM_FORMAT, "the name of a column of labels has a control character");
+  static const enum plm_label_kind kinds[] = {PLM_LABEL_GUESSED, PLM_LABEL_KINDS};
+  for (size_t i = 0; i < 2; i++) {
+    label_schema_make(&schema);
+    schema.columns[0].kind = kinds[i];
+    check_fails(&schema, PLM_FORMAT, "a column of labels is of no known kind");
+  }
+  label_schema_make(&schema);
+  const uint32_t count = schema.columns[4].class_count;
+  schema.columns[4].class_count = 0;
+  struct plm_error error = {0};
+  assert_int_equal(plm_label_schema_check(&schema, &error), PLM_FORMAT);
+  assert_string_equal(error.what, "column soluble has no class");
+  schema.columns[4].class_count = count;
+  schema.columns[0].class_count = 1; /* of numbers */
+  assert_int_equal(plm_label_schema_check(&schema, &error), PLM_LIMIT);
+  assert_string_equal(error.what, "column stability has 1 classes; 0 is the limit for kind number");
+  schema.columns[0].class_count = 0;
+  plm_label_schema_deinit(&schema);
+  assert_int_equal(plm_label_most_classes(PLM_LABEL_CLASS), 65535);
+  assert_int_equal(plm_label_most_classes(PLM_LABEL_RESIDUES), 255);
+}
+
+static void a_schema_has_limits(void **state)
+{
+  (void)state;
+  struct plm_label_schema schema = {
+      .columns = plm_alloc_zeroed(PLM_LABEL_COLUMNS_MOST + 1, sizeof *schema.columns)};
+  struct plm_error error = {0};
+  char name[PLM_LABEL_NAME_MOST + 1];
+  for (uint32_t i = 0; i <= PLM_LABEL_COLUMNS_MOST; i++) {
+    snprintf(name, sizeof name, "n%u", i);
+    schema.columns[i].name = plm_strdup(name);
+    schema.columns[i].kind = PLM_LABEL_NUMBER;
+    schema.count = i + 1;
+    if (i + 1 == PLM_LABEL_COLUMNS_MOST)
+      assert_int_equal(plm_label_schema_check(&schema, &error), PLM_OK);
+  }
+  assert_int_equal(plm_label_schema_check(&schema, &error), PLM_LIMIT);
+  assert_string_equal(error.what, "there are 257 columns of labels; 256 is the limit");
+  plm_label_schema_deinit(&schema);
+  /* the bytes of all names: 511 classes of 1024 bytes fit, and 512 do not */
+  for (uint32_t classes = 511; classes <= 512; classes++) {
+    schema = (struct plm_label_schema){.columns = plm_alloc_zeroed(1, sizeof *schema.columns),
+                                       .count = 1};
+    struct plm_label_column *column = &schema.columns[0];
+    column->name = plm_strdup("c");
+    column->kind = PLM_LABEL_CLASS;
+    column->classes = plm_alloc_zeroed(classes, sizeof *column->classes);
+    column->counts = plm_alloc_zeroed(classes, sizeof *column->counts);
+    column->class_count = classes;
+    for (uint32_t c = 0; c < classes; c++) {
+      memset(name, 'x', sizeof name - 1);
+      name[sizeof name - 1] = '\0';
+      name[0] = (char)('a' + c / 25);
+      name[1] = (char)('a' + c % 25);
+      column->classes[c] = plm_strndup(name, 1014);
+    }
+    const size_t bytes = plm_label_schema_bytes(&schema);
+    assert_int_equal(plm_label_schema_check(&schema, &error),
+                     bytes <= PLM_LABEL_SCHEMA_LIMIT ? PLM_OK : PLM_LIMIT);
+    assert_int_equal(bytes <= PLM_LABEL_SCHEMA_LIMIT, classes == 511);
+    plm_label_schema_deinit(&schema);
+  }
+  assert_string_equal(error.hint, "shorten the names of classes, for example to identifiers");
+}
+
+static void columns_are_compared(void **state)
+{
+  (void)state;
+  struct plm_label_schema a, b;
+  label_schema_make(&a);
+  label_schema_make(&b);
+  struct plm_label_column *x = &a.columns[1], *y = &b.columns[1];
+  y->counts[0]++; /* statistics do not count */
+  y->labels[0]++;
+  assert_true(plm_label_column_equal(x, y));
+  y->kind = PLM_LABEL_RESIDUES;
+  assert_false(plm_label_column_equal(x, y));
+  y->kind = x->kind;
+  y->class_count = 2;
+  assert_false(plm_label_column_equal(x, y));
+  y->class_count = 3;
+  replace(&y->classes[2], "Z");
+  assert_false(plm_label_column_equal(x, y));
+  replace(&y->classes[2], x->classes[2]);
+  assert_true(plm_label_column_equal(x, y));
+  replace(&y->name, "other");
+  assert_false(plm_label_column_equal(x, y));
+  plm_label_schema_deinit(&a);
+  plm_label_schema_deinit(&b);
+}
+
 static void too_many_classes_are_refused(void **state)
 {
   struct plm_label_schema schema = {.count = 1};
@@ -139,6 +245,9 @@ int main(void)
       cmocka_unit_test(bytes_give_the_schema_back),
       cmocka_unit_test(damaged_bytes_are_refused),
       cmocka_unit_test(rules_are_checked),
+      cmocka_unit_test(rules_have_two_sides),
+      cmocka_unit_test(a_schema_has_limits),
+      cmocka_unit_test(columns_are_compared),
       cmocka_unit_test(too_many_classes_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

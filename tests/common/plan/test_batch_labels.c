@@ -2,6 +2,8 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/plan/batch_labels.h"
@@ -169,6 +171,71 @@ static void wrong_choices_are_refused(void **state)
   plm_label_schema_deinit(&other);
 }
 
+/* Each objective with each kind of column, alone and together with another one. */
+static void objectives_need_kinds(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"stability", "family", "structure", "terms", "soluble"};
+  static const bool fits[PLM_LABEL_TASKS][5] = {
+      [PLM_TASK_REGRESSION] = {true},
+      [PLM_TASK_CLASSIFICATION] = {[1] = true, [4] = true},
+      [PLM_TASK_MULTILABEL] = {[3] = true, [4] = true},
+      [PLM_TASK_RESIDUES] = {[2] = true}};
+  static const char *const needs[PLM_LABEL_TASKS] = {
+      [PLM_TASK_REGRESSION] = "objective regression needs columns of numbers",
+      [PLM_TASK_CLASSIFICATION] = "objective classification needs one column of kind class",
+      [PLM_TASK_MULTILABEL] = "objective multilabel needs one column of kind classes, or several "
+                              "of kind class with two classes each",
+      [PLM_TASK_RESIDUES] = "objective residues needs one column of kind residues"};
+  static const char *const kinds[] = {"number with 0 classes", "class with 3 classes",
+                                      "residues with 3 classes", "classes with 9 classes",
+                                      "class with 2 classes"};
+  struct plm_label_schema schema;
+  label_schema_make(&schema);
+  schema.columns[0].deviation = 0;
+  for (int task = 0; task < PLM_LABEL_TASKS; task++)
+    for (int i = 0; i < 5; i++) {
+      char what[300];
+      struct plm_error error = {0};
+      const plm_status status = plm_label_check_columns((enum plm_label_task)task, &names[i], 1,
+                                                        &schema, "a.corpus", &error);
+      assert_int_equal(status, fits[task][i] ? PLM_OK : PLM_CONFIG);
+      if (fits[task][i]) continue;
+      snprintf(what, sizeof what, "%s, and %s of 1 is of kind %s", needs[task], names[i], kinds[i]);
+      assert_string_equal(error.what, what);
+    }
+  /* numbers, and columns of two classes, may be several */
+  free(schema.columns[1].classes[2]);
+  schema.columns[1].class_count = 2;
+  static const char *const several[] = {"family", "soluble"}, *const terms[] = {"terms", "soluble"};
+  assert_int_equal(plm_label_check_columns(PLM_TASK_MULTILABEL, several, 2, &schema, "a", NULL),
+                   PLM_OK);
+  assert_int_equal(plm_label_check_columns(PLM_TASK_MULTILABEL, terms, 2, &schema, "a", NULL),
+                   PLM_CONFIG);
+  assert_int_equal(plm_label_check_columns(PLM_TASK_CLASSIFICATION, several, 2, &schema, "a", NULL),
+                   PLM_CONFIG);
+  /* one that is trained on needs two classes, unless each is an answer of its own */
+  const struct plm_label_schema *schemas[] = {&schema};
+  const char *const paths[] = {"a.corpus"};
+  struct plm_label_choice choice;
+  free(schema.columns[1].classes[1]);
+  schema.columns[1].class_count = 1;
+  refuses(PLM_TASK_CLASSIFICATION, (const char *[]){"family"}, 1, schemas, 1,
+          "column family has one class only, so nothing can be learnt");
+  for (uint32_t c = 1; c < schema.columns[3].class_count; c++) free(schema.columns[3].classes[c]);
+  schema.columns[3].class_count = 1;
+  assert_int_equal(
+      plm_label_choose(PLM_TASK_MULTILABEL, terms, 1, schemas, paths, 1, &choice, NULL), PLM_OK);
+  assert_int_equal(choice.outputs, 1);
+  plm_label_choice_deinit(&choice);
+  /* numbers that are all the same are divided by 1 */
+  assert_int_equal(
+      plm_label_choose(PLM_TASK_REGRESSION, names, 1, schemas, paths, 1, &choice, NULL), PLM_OK);
+  assert_true(choice.mean[0] == 1.25 && choice.deviation[0] == 1);
+  plm_label_choice_deinit(&choice);
+  plm_label_schema_deinit(&schema);
+}
+
 /* Both sources' numbers together: 40 of mean 1.25 and deviation 2, and 10 of mean 6.25 and 1. */
 static void sources_share_one_normalisation(void **state)
 {
@@ -204,6 +271,7 @@ int main(void)
       cmocka_unit_test(residues_are_cut_with_their_piece),
       cmocka_unit_test(wrong_choices_are_refused),
       cmocka_unit_test(sources_share_one_normalisation),
+      cmocka_unit_test(objectives_need_kinds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
