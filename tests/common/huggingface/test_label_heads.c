@@ -188,6 +188,143 @@ static void keys_of_transformers_are_written(void **state)
   assert_string_equal(plm_head_auto_class(&head), "AutoModelForSequenceClassification");
 }
 
+#define SEQUENCES "\"architectures\":[\"EsmForSequenceClassification\"]"
+#define RESIDUES "\"architectures\":[\"EsmForTokenClassification\"]"
+
+/* What the keys of transformers mean, what it takes for granted, and what is none of them. */
+static void keys_of_transformers_are_read(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    struct plm_head_config head;
+    const char *where, *what;
+  } rows[] = {
+      {"{}", {0}, NULL, NULL},
+      {"{\"architectures\":[\"EsmForMaskedLM\"]}", {0}, NULL, NULL},
+      {"{\"architectures\":[7]}", {0}, NULL, NULL},
+      {"{" SEQUENCES "}",
+       {PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 64, 2, 0},
+       NULL,
+       NULL},
+      {"{" SEQUENCES ",\"num_labels\":1,\"hidden_dropout_prob\":0.25}",
+       {PLM_PREDICTS_SEQUENCES, PLM_LOSS_SQUARES, PLM_HEAD_CLS, 64, 1, 0.25},
+       NULL,
+       NULL},
+      {"{" SEQUENCES ",\"num_labels\":1,\"problem_type\":\"multi_label_classification\"}",
+       {PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASSES, PLM_HEAD_CLS, 64, 1, 0},
+       NULL,
+       NULL},
+      {"{" SEQUENCES ",\"num_labels\":3,\"problem_type\":\"regression\",\"id2label\":null}",
+       {PLM_PREDICTS_SEQUENCES, PLM_LOSS_SQUARES, PLM_HEAD_CLS, 64, 3, 0},
+       NULL,
+       NULL},
+      {"{" SEQUENCES ",\"num_labels\":7,\"id2label\":{\"0\":\"a\",\"1\":\"b\",\"2\":\"c\"}}",
+       {PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 64, 3, 0},
+       NULL,
+       NULL},
+      {"{" RESIDUES ",\"num_labels\":1,\"problem_type\":\"regression\"}",
+       {PLM_PREDICTS_RESIDUES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0, 1, 0},
+       NULL,
+       NULL},
+      {"{" RESIDUES ",\"plm_pipeline\":{\"head\":{\"dropout\":0.5}},\"hidden_dropout_prob\":0.25}",
+       {PLM_PREDICTS_RESIDUES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0, 2, 0.5},
+       NULL,
+       NULL},
+      {"{" SEQUENCES ",\"problem_type\":\"beauty\"}",
+       {0},
+       "problem_type",
+       "\"problem_type\" is not regression, single_label_classification or "
+       "multi_label_classification"},
+      {"{" SEQUENCES ",\"problem_type\":1}",
+       {0},
+       "problem_type",
+       "\"problem_type\" is not regression, single_label_classification or "
+       "multi_label_classification"},
+      {"{" SEQUENCES ",\"id2label\":[\"a\"]}",
+       {0},
+       "id2label",
+       "\"id2label\" is not an object that names each output"},
+      {"{" SEQUENCES ",\"num_labels\":-1}",
+       {0},
+       "num_labels",
+       "\"num_labels\" is not a whole number in its range"},
+      {"{" SEQUENCES ",\"num_labels\":1.5}",
+       {0},
+       "num_labels",
+       "\"num_labels\" is not a whole number in its range"},
+      {"{" SEQUENCES ",\"num_labels\":131073}",
+       {0},
+       "num_labels",
+       "\"num_labels\" is not a whole number in its range"},
+      {"{" SEQUENCES ",\"num_labels\":\"2\"}",
+       {0},
+       "num_labels",
+       "\"num_labels\" is not a whole number in its range"},
+      {"{" SEQUENCES ",\"plm_pipeline\":{\"head\":{\"pooling\":\"max\"}}}",
+       {0},
+       "head.pooling",
+       "\"head.pooling\" is not mean or cls"},
+      {"{" SEQUENCES ",\"plm_pipeline\":{\"head\":{\"hidden_size\":65537}}}",
+       {0},
+       "head.hidden_size",
+       "\"head.hidden_size\" is not a whole number in its range"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_model_config config = {.architecture = PLM_ESM2, .hidden_size = 64};
+    struct plm_error error = {0};
+    config.head.outputs = 99;
+    cJSON *json = cJSON_Parse(rows[i].text);
+    const plm_status status = plm_head_config_parse(json, &config, &error);
+    cJSON_Delete(json);
+    assert_string_equal(error.what, rows[i].what != NULL ? rows[i].what : "");
+    assert_int_equal(status, rows[i].what != NULL ? PLM_FORMAT : PLM_OK);
+    if (rows[i].where != NULL) assert_string_equal(error.where, rows[i].where);
+    same_head(&config.head, &rows[i].head);
+  }
+}
+
+static void names_of_outputs_are_checked(void **state)
+{
+  (void)state;
+  static const char names[] = "\"id2label\" is not an object that names the outputs 0, 1, ...",
+                    list[] = "\"head.scaling\" is not a list with a pair for each output",
+                    pairs[] = "\"head.scaling\" is not a list of pairs of numbers";
+  static const struct {
+    const char *text, *what; /* NULL: the names are b and LABEL_1 */
+  } rows[] = {
+      {"{\"id2label\":{\"0\":\"b\"}}", NULL},
+      {"{\"id2label\":{\"0\":\"b\"},\"head\":{\"scaling\":[[1,2],[3,4]]}}", NULL},
+      {"{\"id2label\":{\"2\":\"b\"}}", names},
+      {"{\"id2label\":{\"x\":\"b\"}}", names},
+      {"{\"id2label\":{\"0x\":\"b\"}}", names},
+      {"{\"id2label\":{\"\":\"b\"}}", names},
+      {"{\"id2label\":{\"0\":\"b\",\"00\":\"c\"}}", names}, /* twice */
+      {"{\"id2label\":{\"0\":7}}", names},
+      {"{\"id2label\":{\"0\":\"b\"},\"head\":{\"scaling\":[[1,2]]}}", list},
+      {"{\"id2label\":{\"0\":\"b\"},\"head\":{\"scaling\":[[1,2],[3,4],[5,6]]}}", list},
+      {"{\"id2label\":{\"0\":\"b\"},\"head\":{\"scaling\":[[1,2],[3]]}}", pairs},
+      {"{\"id2label\":{\"0\":\"b\"},\"head\":{\"scaling\":[[1,2],[\"3\",4]]}}", pairs},
+  };
+  const struct plm_model_config config = {.architecture = PLM_UNET, .head = {.outputs = 2}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_label_names found;
+    struct plm_error error = {0};
+    scratch_write(scratch_path("config.json"), rows[i].text, strlen(rows[i].text));
+    const plm_status status = plm_label_names_read(scratch_directory(), &config, &found, &error);
+    assert_string_equal(error.what, rows[i].what != NULL ? rows[i].what : "");
+    assert_int_equal(found.count, status == PLM_OK ? 2 : 0);
+    if (status != PLM_OK) continue;
+    assert_string_equal(found.names[0], "b");
+    assert_string_equal(found.names[1], "LABEL_1");
+    assert_int_equal(found.mean != NULL, i == 1);
+    if (i == 1) assert_true(found.mean[1] == 3 && found.deviation[1] == 4);
+    plm_label_names_unscale(&found);
+    assert_null(found.mean);
+    plm_label_names_deinit(&found);
+  }
+}
+
 static void a_missing_head_is_said(void **state)
 {
   (void)state;
@@ -218,6 +355,8 @@ int main(void)
       cmocka_unit_test(new_heads_are_drawn),
       cmocka_unit_test(keys_of_transformers_are_written),
       cmocka_unit_test(a_missing_head_is_said),
+      cmocka_unit_test(keys_of_transformers_are_read),
+      cmocka_unit_test(names_of_outputs_are_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
