@@ -110,6 +110,24 @@ static void a_window_of_local_masks_is_not_empty(void **state)
   assert_int_equal(plm_huggingface_config_read(folder, &local, NULL, NULL, &error), PLM_FORMAT);
   put_config(folder, &local, "window", "1048577");
   assert_int_equal(plm_huggingface_config_read(folder, &local, NULL, NULL, &error), PLM_FORMAT);
+  assert_string_equal(error.what,
+                      "\"window\" is missing or is not a number of tokens up to 1048576");
+  /* any entry of the pattern may be local */
+  struct plm_model_config second = model_case_small(PLM_UNET);
+  second.pattern_count = 2;
+  second.pattern[0] = PLM_ATTENTION_DOCUMENT;
+  second.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL;
+  put_config(folder, &second, "window", "0");
+  assert_int_equal(plm_huggingface_config_read(folder, &local, NULL, NULL, &error), PLM_FORMAT);
+  assert_string_equal(error.what, "\"window\" is 0, but attention.pattern has a `local` mask");
+  static const char *const windows[] = {"1", "1048576"};
+  for (size_t i = 0; i < 2; i++) {
+    uint32_t window = 0;
+    put_config(folder, &second, "window", windows[i]);
+    if (plm_huggingface_config_read(folder, &local, &window, NULL, &error) != PLM_OK)
+      fail_msg("%s", error.what);
+    assert_int_equal(window, i == 0 ? 1 : 1048576);
+  }
 }
 
 static void both_names_of_a_tied_model_agree(void **state)
