@@ -277,6 +277,19 @@ static void initial_weights_are_those_of_the_page(void **state)
   free(f.table);
 }
 
+/* A configuration that breaks a rule has no parameters. */
+static void other_configurations_are_refused(void **state)
+{
+  (void)state;
+  struct plm_model_config config = configuration(PLM_TRANSFORMER, 2, 65, 4, 2);
+  struct plm_parameter *table = NULL;
+  size_t count, elements;
+  struct plm_error error = {0};
+  assert_int_equal(plm_model_parameters(&config, &table, &count, &elements, &error), PLM_CONFIG);
+  assert_string_equal(error.where, "hidden_size");
+  assert_null(table);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -286,6 +299,7 @@ int main(void)
       cmocka_unit_test(widths_stop_at_128_a_head),
       cmocka_unit_test(groups_follow_name_and_rank),
       cmocka_unit_test(initial_weights_are_those_of_the_page),
+      cmocka_unit_test(other_configurations_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
