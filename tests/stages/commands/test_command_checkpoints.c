@@ -9,10 +9,12 @@
 #include <sys/wait.h>
 
 #include "common/base/files/file.h"
+#include "common/base/log/progress.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/config/config.h"
 #include "common/run/run.h"
+#include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/scratch.h"
 
 enum { STEPS = 5, OUTPUT_SIZE = 1 << 16 };
@@ -199,6 +201,47 @@ static void a_name_says_what_is_a_checkpoint(void **state)
   }
 }
 
+/* Any other model folder is described; its identity takes --verify. */
+static void a_model_is_described(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE], arguments[3 * PLM_PATH_SIZE], folder[PLM_PATH_SIZE], expected[1000];
+  struct inference_case model;
+  snprintf(folder, sizeof folder, "%s", scratch_path("exported"));
+  inference_case_open(&model, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 2);
+  inference_case_save(&model, folder);
+  uint64_t parameters = 0;
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model.c.model, &count);
+  for (size_t i = 0; i < count; i++) parameters += table[i].count;
+  snprintf(arguments, sizeof arguments, "checkpoints --json '%s'", folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  snprintf(expected, sizeof expected,
+           "[{\"path\":\"%.500s\",\"class\":\"PLMForMaskedLM\",\"architecture\":\"transformer\","
+           "\"parameters\":%llu,\"dtype\":\"float32\",\"bytes\":%llu,\"files\":1,\"head\":true,"
+           "\"contact_head\":false}]\n",
+           folder, (unsigned long long)parameters, (unsigned long long)(4 * parameters));
+  assert_string_equal(output, expected);
+  snprintf(arguments, sizeof arguments, "checkpoints --json --verify '%s'", folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  const char *identity = strstr(output, "\"contact_head\":false,\"identity\":\"");
+  assert_non_null(identity);
+  identity += strlen("\"contact_head\":false,\"identity\":\"");
+  assert_int_equal(strspn(identity, "0123456789abcdef"), 32);
+  snprintf(expected, sizeof expected, "\nidentity %.32s\n", identity);
+  snprintf(arguments, sizeof arguments, "checkpoints --verify '%s'", folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_non_null(strstr(output, expected));
+  char count_text[32];
+  snprintf(expected, sizeof expected, ": transformer (PLMForMaskedLM), %s parameters in float32, ",
+           plm_format_count(parameters, count_text));
+  assert_non_null(strstr(output, expected));
+  snprintf(arguments, sizeof arguments, "checkpoints '%s'", folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_null(strstr(output, "identity"));
+  inference_case_close(&model);
+}
+
 static void refuses_what_is_not_there(void **state)
 {
   (void)state;
@@ -216,6 +259,7 @@ int main(void)
       cmocka_unit_test(a_row_has_80_columns),
       cmocka_unit_test(verifies_runs_and_single_checkpoints),
       cmocka_unit_test(a_name_says_what_is_a_checkpoint),
+      cmocka_unit_test(a_model_is_described),
       cmocka_unit_test(refuses_what_is_not_there),
   };
   return cmocka_run_group_tests(tests, make_run, NULL);

@@ -64,7 +64,21 @@ prints 0 plm-pipeline runs many --json <<'END'
 {"name":"empty","run":"many/empty","state":"stopped","step":null,"loss":null,"evaluator_loss":null,"tokens_per_second":null}
 {"name":"old","run":"many/old","state":"stopped","step":1000000,"loss":12.5,"evaluator_loss":null,"tokens_per_second":1000000}
 END
-sed 's/many/runs/' wanted >in-runs
+cp wanted rows
+# a failed run: its row, when and why it failed, and the command that continues it
+mkdir -p broken/one
+echo 'version: 1' >broken/one/pipeline.yaml
+echo '{"time":1767225600,"exit":5,"stage":"trainer.0","cause":"ended with exit code 5"}' >broken/one/FAILED
+TZ=UTC prints 0 plm-pipeline runs broken <<'END'
+run                        state         step       loss      valid     tokens/s  packers
+one                        failed           -          -          -            -        -
+  2026-01-01 00:00:00: trainer.0 ended with exit code 5
+  continue with: plm-pipeline up broken/one/pipeline.yaml
+END
+prints 0 plm-pipeline runs broken --json <<'END'
+{"name":"one","run":"broken/one","state":"failed","step":null,"loss":null,"evaluator_loss":null,"tokens_per_second":null,"failure":{"time":1767225600,"exit":5,"stage":"trainer.0","cause":"ended with exit code 5","continue":"plm-pipeline up broken/one/pipeline.yaml"}}
+END
+sed 's/many/runs/' rows >in-runs
 mv many runs # the default
 prints 0 plm-pipeline runs --json <in-runs
 prints 0 plm-pipeline runs own </dev/null
@@ -119,6 +133,31 @@ echo '{' >plain/corpus.json
 expect 1 plm-pipeline validate --set corpus=plain --set data.sampling=clusters
 expect 1 plm-pipeline validate --set corpus=plain
 says err 'plain/corpus.json is not the description of a corpus'
+
+# what tasks read, if it is here: a probe's table with its columns, and folders
+printf 'sequence,stability,part\nMKV,1.5,train\nMKL,2.5,test\n' >table.csv
+task() { echo "evaluator: {tasks: [{name: t, path: table.csv, $1}]}" >task.yaml; }
+task 'target: stability, split: part'
+prints 0 plm-pipeline validate task.yaml <<<'task.yaml: valid'
+! grep -q "evaluator.tasks" err || fail "validate warns of a table that is there: $(cat err)"
+task 'target: tm, split: part'
+expect 2 plm-pipeline validate task.yaml
+says err 'the table has no column "tm"'
+says err 'table.csv:1'
+task 'target: part, task: regression'
+expect 2 plm-pipeline validate task.yaml
+says err '"train" is not a finite number'
+says err 'table.csv:2, column 3 .part.'
+task 'kind: contacts'
+expect 2 plm-pipeline validate task.yaml
+says err "evaluator.tasks: t: $PWD/table.csv is not a folder; contacts need a folder of NAME.fasta and NAME.contacts"
+task 'kind: assays, reference: list.csv'
+expect 2 plm-pipeline validate task.yaml
+says err "evaluator.tasks: t: $PWD/table.csv is not a folder; assays need the folder of their CSV files"
+sed -i 's/table.csv/absent/' task.yaml
+prints 0 plm-pipeline validate task.yaml <<<'task.yaml: valid'
+says err "warning: evaluator.tasks: t: $PWD/absent does not exist on this host"
+says err "warning: evaluator.tasks: t: $PWD/list.csv does not exist on this host"
 
 # ---- config: the place of each value that is not the default ----
 cat >many.yaml <<'END'
