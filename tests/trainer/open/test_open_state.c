@@ -17,6 +17,7 @@
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/peers/fake_collective.h"
 #include "trainer/checkpoint/stop_when.h"
 #include "trainer/open/open_state.h"
 
@@ -150,9 +151,7 @@ static void a_new_run(void **state)
   assert_false(plm_file_exists(in_run(&s, PLM_RUN_DONE)));
   assert_true(plm_file_exists(s.trainer.keys));
   other = s; /* the run is locked */
-  const plm_status status = open_state(&other, &error);
-  if (status == PLM_OK) fail_msg("the run was opened twice");
-  assert_int_equal(status, PLM_BUSY);
+  assert_int_equal(open_state(&other, &error), PLM_BUSY);
   plm_close_state(&s.trainer);
   free(text);
   scratch_write(in_run(&s, PLM_RUN_CONFIG), "mine", 4); /* `up` has written it */
@@ -320,6 +319,28 @@ static void damaged_checkpoints_are_not_overwritten(void **state)
   end(&s);
 }
 
+/* What rank 0 has found, the other ranks are told; they do not touch the folder. */
+static void other_ranks_are_told(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct fake_collective fake;
+  struct plm_error error;
+  begin(&s, 50, "");
+  publish(&s, STEP, (struct plm_hash){5, 6});
+  fake_collective_init(&fake, 0, 2);
+  s.ranks = (struct plm_ranks){.collective = &fake.base, .ranks = 2};
+  opens(&s);
+  s.resumed = false;
+  s.ranks.rank = fake.base.place.rank = 1;
+  assert_int_equal(open_state(&s, &error), PLM_OK);
+  assert_true(s.resumed && s.trainer.saved && !s.trainer.complete && s.trainer.lock == NULL);
+  assert_true(s.trainer.saved_step == STEP && s.trainer.state.step == STEP);
+  plm_close_state(&s.trainer);
+  fake_collective_deinit(&fake);
+  end(&s);
+}
+
 /* ---- DONE ------------------------------------------------------------------------------------ */
 
 static void all_steps_are_done(void **state)
@@ -468,6 +489,7 @@ int main(void)
       cmocka_unit_test(changes_are_told),
       cmocka_unit_test(what_was_set_may_be_left_open),
       cmocka_unit_test(damaged_checkpoints_are_not_overwritten),
+      cmocka_unit_test(other_ranks_are_told),
       cmocka_unit_test(all_steps_are_done),
       cmocka_unit_test(done_about_something_else),
       cmocka_unit_test(patience_counts_reports),
