@@ -360,7 +360,8 @@ static plm_status gather_measured(struct plm_collective *collective, struct plm_
 {
   (void)error;
   assert_int_equal(transfer->kind, PLM_ALL_GATHER);
-  for (uint32_t r = 0; r < collective->place.ranks; r++) {
+  assert_int_equal(collective->place.ranks, 3);
+  for (uint32_t r = 0; r < 3; r++) {
     const int64_t size = (int64_t)strlen(measured[r]) + 1;
     char *to = (char *)transfer->to + r * transfer->bytes;
     if (r == collective->place.rank) {
