@@ -118,6 +118,34 @@ static void each_row_keeps_its_fields_and_gets_its_score(void **state)
   free(rows);
 }
 
+/* Blanks around variants do not count, of words as of fields. */
+static void blanks_are_left_out(void **state)
+{
+  (void)state;
+  static const char *const texts[] = {" M1A ", "K2L\t", "\tL3W"};
+  static const char csv[] = "mutant,dms\n M1A ,3\nK2L\t, 5 \n\tL3W,1\n";
+  for (int of_file = 0; of_file < 2; of_file++) {
+    struct plm_score_request request = request_of(of_file ? csv : NULL);
+    struct plm_variant_reader *reader;
+    struct plm_variant_entry entry;
+    bool ended = false;
+    if (!of_file) request.reader.texts = texts, request.reader.text_count = 3;
+    assert_int_equal(plm_variant_reader_open(&request.reader, &wild_type, &reader, NULL), PLM_OK);
+    for (int i = 0; i < 3; i++) {
+      static const char *const expected[] = {"M1A", "K2L", "L3W"};
+      static const double measured[] = {3, 5, 1};
+      assert_int_equal(plm_variant_reader_next(reader, &entry, &ended, NULL), PLM_OK);
+      assert_false(ended);
+      assert_int_equal(entry.size, 3);
+      assert_memory_equal(entry.text, expected[i], 3);
+      assert_true(of_file ? entry.measured == measured[i] : isnan(entry.measured));
+    }
+    assert_int_equal(plm_variant_reader_next(reader, &entry, &ended, NULL), PLM_OK);
+    assert_true(ended);
+    plm_variant_reader_close(reader);
+  }
+}
+
 /* More pairs have an interval, and equal ones no correlation. */
 static void a_correlation_is_told_with_its_interval(void **state)
 {
@@ -370,6 +398,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
       TEST(each_row_keeps_its_fields_and_gets_its_score),
+      TEST(blanks_are_left_out),
       TEST(a_correlation_is_told_with_its_interval),
       TEST(json_has_each_variant_and_the_correlation),
       TEST(rows_go_to_standard_output),

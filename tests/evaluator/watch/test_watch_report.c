@@ -163,7 +163,6 @@ static char *board_of(const struct plm_watch_report *report, const char *name, s
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   assert_int_equal(plm_tensorboard_open(folder, -1, &board, NULL), PLM_OK);
   plm_watch_report_board(report, board);
-  plm_tensorboard_close(board);
   DIR *directory = opendir(folder);
   assert_non_null(directory);
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
@@ -171,6 +170,7 @@ static char *board_of(const struct plm_watch_report *report, const char *name, s
       assert_int_equal(plm_path_join(path, folder, entry->d_name, NULL), PLM_OK);
   closedir(directory);
   assert_int_equal(plm_file_read(path, 1 << 20, &events, size, NULL), PLM_OK);
+  plm_tensorboard_close(board); /* only now: it is shown while the evaluator runs */
   return events;
 }
 
