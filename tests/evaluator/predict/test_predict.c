@@ -348,6 +348,43 @@ static void the_summary_is_whole(void **state)
   model_case_close(&model);
 }
 
+/* Tables with the same columns are one input; their columns stand before the predictions. */
+static void columns_of_tables_must_be_the_same(void **state)
+{
+  (void)state;
+  struct plm_error error;
+  static char second[200];
+  const char *const tables[] = {in, second};
+  open_model((struct plm_head_config){.kind = PLM_PREDICTS_SEQUENCES, .loss = PLM_LOSS_CLASS},
+             false);
+  snprintf(in, sizeof in, "%.199s", scratch_path("in.csv"));
+  snprintf(second, sizeof second, "%.199s", scratch_path("second.csv"));
+  struct plm_predict_request request = request_of("out.csv");
+  request.of.inputs = tables;
+  request.of.input_count = 2;
+  scratch_write(in, "name,sequence,source\na,MKV,x\n", 30);
+  scratch_write(second, "name,sequence,source\nb,MLV,y\n", 30);
+  predict(&request, false, PLM_OK, &error);
+  char *text = result();
+  const char header[] = "name,source,prediction,probability\na,x,";
+  assert_memory_equal(text, header, strlen(header));
+  assert_non_null(strstr(text, "\nb,y,"));
+  free(text);
+  static const char *const others[] = {"name,sequence,sort\nb,MLV,y\n", "name,sequence\nb,MLV\n"};
+  for (int i = 0; i < 4; i++) { /* in either order */
+    char said[512];
+    const char *first = i < 2 ? tables[0] : tables[1], *other = i < 2 ? tables[1] : tables[0];
+    scratch_write(first, "name,sequence,source\na,MKV,x\n", 30);
+    scratch_write(other, others[i % 2], strlen(others[i % 2]));
+    predict(&request, false, PLM_FORMAT, &error);
+    snprintf(said, sizeof said, "%s has other columns than %s", second, in);
+    assert_string_equal(error.what, said);
+    assert_string_equal(error.hint, "run the command on each of them");
+    assert_false(plm_file_exists(out));
+  }
+  model_case_close(&model);
+}
+
 static void what_is_refused(void **state)
 {
   (void)state;
@@ -407,6 +444,7 @@ int main(void)
       cmocka_unit_test(residues),
       cmocka_unit_test(a_stopped_run_continues_with_the_same_text),
       cmocka_unit_test(the_summary_is_whole),
+      cmocka_unit_test(columns_of_tables_must_be_the_same),
       cmocka_unit_test(what_is_refused),
       cmocka_unit_test(not_finite_outputs_name_the_sequence),
   };
