@@ -4,9 +4,21 @@
 
 typedef uint64_t NAME(words) __attribute__((vector_size(8 * LANES)));
 
+/* To the right, by 32, 24, 16 or 63 bits. */
 TARGET static inline NAME(words) NAME(rotate)(NAME(words) x, int n)
 {
+#if LANES == 4 /* AVX2 has no rotation, but it moves bytes in one instruction */
+  const __m256i by_24 = _mm256_set_epi64x(0x0a09080f0e0d0c0b, 0x0201000706050403,
+                                          0x0a09080f0e0d0c0b, 0x0201000706050403);
+  const __m256i by_16 = _mm256_set_epi64x(0x09080f0e0d0c0b0a, 0x0100070605040302,
+                                          0x09080f0e0d0c0b0a, 0x0100070605040302);
+  if (n == 32) return (NAME(words))_mm256_shuffle_epi32((__m256i)x, 0xb1);
+  if (n == 24) return (NAME(words))_mm256_shuffle_epi8((__m256i)x, by_24);
+  if (n == 16) return (NAME(words))_mm256_shuffle_epi8((__m256i)x, by_16);
+  return x >> 63 | (x + x);
+#else
   return x >> n | x << (64 - n);
+#endif
 }
 
 /* RFC 7693's mixing function G of words a, b, c and d of the state, with two words of the message.

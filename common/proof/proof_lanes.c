@@ -2,6 +2,7 @@
 #include "common/proof/proof_lanes.h"
 
 #include <endian.h>
+#include <immintrin.h>
 #include <string.h>
 
 enum { BLOCK = 128, ROUNDS = 12, WORDS = 16 }; /* of BLAKE2b */
