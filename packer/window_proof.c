@@ -31,6 +31,13 @@ static plm_status read_leaves(void *context, uint64_t group, uint32_t lengths[PL
   return plm_corpus_check_leaves(of->corpus, of->split, group, lengths, digests, labels, error);
 }
 
+static plm_status read_sizes(void *context, uint64_t group, const uint32_t **sizes,
+                             struct plm_error *error)
+{
+  const struct leaves_of *of = context;
+  return plm_corpus_cluster_sizes(of->cursor, of->split, group, sizes, NULL, error);
+}
+
 /* Whether the window exists, and has the groups. */
 static plm_status check_groups(const struct plm_plan *plan, const struct store_proof *proof,
                                struct plm_error *error)
@@ -52,11 +59,11 @@ plm_status window_proof_write(const struct plm_corpus *corpus, struct plm_corpus
   const struct plm_tables_input source = {.documents = info->documents,
                                           .groups = plm_corpus_group_tree(corpus, proof->split),
                                           .cluster_count = info->clusters,
-                                          .clusters = plm_corpus_clusters(corpus, proof->split),
                                           .clusters_tree =
                                               plm_corpus_cluster_tree(corpus, proof->split),
                                           .labelled = labelled,
                                           .read = read_leaves,
+                                          .sizes = read_sizes,
                                           .context = &leaves};
   PLM_TRY(check_groups(plan, proof, error));
   proof->bytes = malloc(PLM_WIRE_PROOF_LIMIT);

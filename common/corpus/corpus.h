@@ -132,7 +132,8 @@ plm_status plm_corpus_check_local(const char *directory, struct plm_error *error
 
 /* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
  * hashes of `checks`, `clusters` and `roots` afterwards. Lengths are read with their groups, so
- * that opening takes neither time nor memory for each document. Installs the handler that ends the
+ * that opening takes neither time nor memory for each document; sizes of clusters are looked at
+ * when it is opened, and read again with their groups. Installs the handler that ends the
  * process with "corpus file changed or unreadable: PATH" if the file changes while it is mapped.
  * PLM_UNSUPPORTED: the format is not PLM_CORPUS_FORMAT, nor an older one that allow_old accepts. */
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
@@ -147,9 +148,6 @@ const struct plm_proof_tree *plm_corpus_group_tree(const struct plm_corpus *corp
                                                    enum plm_split split);
 const struct plm_proof_tree *plm_corpus_cluster_tree(const struct plm_corpus *corpus,
                                                      enum plm_split split);
-/* The number of documents, at least 1, of each cluster of a split; owned by the corpus. NULL if the
- * corpus does not keep its clusters. */
-const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split);
 
 /* A cursor decompresses groups. Each thread needs its own. */
 struct plm_corpus_cursor;
@@ -182,7 +180,8 @@ void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64
 
 /* The sizes in documents, at least 1 each, of a group's 256 clusters (the last group may have
  * fewer), valid until those of another group are read with this cursor, and the number of documents
- * of the clusters before them. Only for a corpus that keeps its clusters, not for old formats. */
+ * of the clusters before them. Only for a corpus that keeps its clusters. In old formats, sizes are
+ * not proven, and `before` is to be NULL. PLM_CORRUPT names the record. */
 plm_status plm_corpus_cluster_sizes(struct plm_corpus_cursor *cursor, enum plm_split split,
                                     uint64_t group, const uint32_t **sizes, uint64_t *before,
                                     struct plm_error *error);

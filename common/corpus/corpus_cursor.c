@@ -18,11 +18,11 @@ struct held_group {
   size_t size, capacity;
 };
 
-struct held_lengths {
+struct held_numbers {
   bool valid;
   enum plm_split split;
   uint64_t group;
-  uint32_t lengths[PLM_GROUP_DOCUMENTS];
+  uint32_t numbers[PLM_GROUP_DOCUMENTS];
 };
 
 struct plm_corpus_cursor {
@@ -30,7 +30,7 @@ struct plm_corpus_cursor {
   MDB_txn *transaction;
   ZSTD_DCtx *context;
   struct held_group residues, names, labels;
-  struct held_lengths lengths;
+  struct held_numbers lengths, sizes;           /* of documents; of clusters */
   uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* offsets in names.bytes */
   size_t label_begin[PLM_GROUP_DOCUMENTS + 1];  /* offsets in labels.bytes */
 };
@@ -80,18 +80,6 @@ static plm_status corpus_cursor_make_room(struct held_group *held, size_t size,
   held->capacity = held->bytes == NULL ? 0 : capacity;
   if (held->bytes == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a group of %zu bytes", capacity);
-  return PLM_OK;
-}
-
-plm_status plm_corpus_cluster_sizes(struct plm_corpus_cursor *cursor, enum plm_split split,
-                                    uint64_t group, const uint32_t **sizes, uint64_t *before,
-                                    struct plm_error *error)
-{
-  const struct plm_corpus *corpus = cursor->corpus;
-  (void)error;
-  PLM_ASSERT(corpus->cluster_groups[split] != NULL);
-  *sizes = corpus->clusters[split] + group * PLM_GROUP_DOCUMENTS;
-  *before = plm_proof_tree_before(corpus->cluster_groups[split], group);
   return PLM_OK;
 }
 
@@ -184,6 +172,50 @@ static plm_status copy_entries(struct plm_corpus_cursor *cursor, enum plm_record
   return PLM_OK;
 }
 
+/* Reads and proves the sizes of a group of clusters. */
+static plm_status read_sizes(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
+                             struct held_numbers *held, struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const struct plm_proof_tree *tree = corpus->cluster_groups[split];
+  const uint32_t count =
+      plm_corpus_group_documents(corpus->description.info.splits[split].clusters, group);
+  held->valid = false;
+  plm_corpus_guard_enter(corpus->data_path);
+  const plm_status status =
+      copy_entries(cursor, PLM_RECORD_CLUSTERS, split, group, count, held->numbers, error);
+  plm_corpus_guard_leave();
+  PLM_TRY(status);
+  PLM_ASSERT((tree != NULL) == plm_corpus_has_proof(&corpus->description.info));
+  if (tree != NULL) {
+    const struct plm_proof_node node = plm_proof_clusters(held->numbers, count);
+    if (memcmp(node.hash, plm_proof_tree_nodes(tree)[group].hash, sizeof node.hash) != 0)
+      return plm_corpus_record_error(corpus, split, PLM_RECORD_CLUSTERS,
+                                     group * PLM_GROUP_DOCUMENTS /
+                                         plm_corpus_tables[PLM_RECORD_CLUSTERS].block,
+                                     "is not what ingest wrote", error);
+  }
+  held->split = split;
+  held->group = group;
+  held->valid = true;
+  return PLM_OK;
+}
+
+plm_status plm_corpus_cluster_sizes(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group, const uint32_t **sizes, uint64_t *before,
+                                    struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t clusters = corpus->description.info.splits[split].clusters;
+  struct held_numbers *held = &cursor->sizes;
+  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(clusters), "group", error));
+  if (!held->valid || held->split != split || held->group != group)
+    PLM_TRY(read_sizes(cursor, split, group, held, error));
+  *sizes = held->numbers;
+  if (before != NULL) *before = plm_proof_tree_before(corpus->cluster_groups[split], group);
+  return PLM_OK;
+}
+
 static plm_status check_length(const struct plm_corpus *corpus, enum plm_split split,
                                uint64_t document, uint32_t length, struct plm_error *error)
 {
@@ -194,7 +226,7 @@ static plm_status check_length(const struct plm_corpus *corpus, enum plm_split s
 }
 
 static plm_status read_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
-                               uint64_t group, struct held_lengths *held, struct plm_error *error)
+                               uint64_t group, struct held_numbers *held, struct plm_error *error)
 {
   const struct plm_corpus *corpus = cursor->corpus;
   const uint32_t count =
@@ -202,11 +234,11 @@ static plm_status read_lengths(struct plm_corpus_cursor *cursor, enum plm_split 
   held->valid = false;
   plm_corpus_guard_enter(corpus->data_path);
   const plm_status status =
-      copy_entries(cursor, PLM_RECORD_LENGTHS, split, group, count, held->lengths, error);
+      copy_entries(cursor, PLM_RECORD_LENGTHS, split, group, count, held->numbers, error);
   plm_corpus_guard_leave();
   PLM_TRY(status);
   for (uint32_t d = 0; d < count; d++)
-    PLM_TRY(check_length(corpus, split, group * PLM_GROUP_DOCUMENTS + d, held->lengths[d], error));
+    PLM_TRY(check_length(corpus, split, group * PLM_GROUP_DOCUMENTS + d, held->numbers[d], error));
   held->split = split;
   held->group = group;
   held->valid = true;
@@ -219,9 +251,9 @@ plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_s
 {
   const struct plm_corpus *corpus = cursor->corpus;
   const uint64_t documents = corpus->description.info.splits[split].documents;
-  struct held_lengths *held = &cursor->lengths;
+  struct held_numbers *held = &cursor->lengths;
   PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
-  *lengths = held->lengths;
+  *lengths = held->numbers;
   if (!held->valid || held->split != split || held->group != group)
     PLM_TRY(read_lengths(cursor, split, group, held, error));
   return PLM_OK;

@@ -15,7 +15,6 @@ struct plm_corpus {
   MDB_env *environment;
   MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
   struct plm_group_check *checks[PLM_SPLIT_COUNT];
-  uint32_t *clusters[PLM_SPLIT_COUNT]; /* sizes; NULL if the corpus does not keep its clusters */
   /* Over the roots of the groups, and over the groups of sizes of clusters; NULL in old formats,
    * and without documents or clusters. */
   struct plm_proof_tree *groups[PLM_SPLIT_COUNT], *cluster_groups[PLM_SPLIT_COUNT];

@@ -145,7 +145,6 @@ void plm_corpus_close(struct plm_corpus *corpus)
   if (corpus->environment != NULL) mdb_env_close(corpus->environment);
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     free(corpus->checks[s]);
-    free(corpus->clusters[s]);
     plm_proof_tree_close(corpus->groups[s]);
     plm_proof_tree_close(corpus->cluster_groups[s]);
   }
@@ -182,10 +181,4 @@ const struct plm_proof_tree *plm_corpus_cluster_tree(const struct plm_corpus *co
 {
   PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
   return corpus->cluster_groups[split];
-}
-
-const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split)
-{
-  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
-  return corpus->clusters[split];
 }

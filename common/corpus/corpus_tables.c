@@ -2,23 +2,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/corpus/corpus_handle.h"
 
-/* Reads all records of a table of a split, `count` entries, into memory that the caller frees. */
-static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
-                             enum plm_record_kind kind, uint64_t count, void **out,
-                             struct plm_error *error)
+/* Is given the entries of a record, of which the first is number `begin`. */
+typedef void take_entries(void *context, uint64_t begin, const void *entries, uint64_t count);
+
+/* Goes through all records of a table of a split, `count` entries. */
+static plm_status visit_table(const struct plm_corpus *corpus, enum plm_split split,
+                              enum plm_record_kind kind, uint64_t count, take_entries *take,
+                              void *context, struct plm_error *error)
 {
   const struct plm_corpus_table *table = &plm_corpus_tables[kind];
-  uint8_t *bytes = calloc(count + 1, table->entry_bytes);
   plm_status status = PLM_OK;
-  *out = bytes;
-  if (bytes == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the tables of %s",
-                         corpus->directory);
-  for (uint64_t begin = 0; status == PLM_OK && begin < count; begin += table->block) {
-    const uint64_t entries = count - begin < table->block ? count - begin : table->block;
-    const uint64_t index = begin / table->block;
+  const uint64_t block = table->block;
+  PLM_ASSERT(block > 0);
+  for (uint64_t begin = 0; status == PLM_OK && begin < count; begin += block) {
+    const uint64_t entries = count - begin < block ? count - begin : block;
+    const uint64_t index = begin / block;
     MDB_val value, next;
     status =
         plm_corpus_record(corpus, corpus->prefetch_transaction, split, kind, index, &value, error);
@@ -27,10 +28,34 @@ static plm_status read_table(const struct plm_corpus *corpus, enum plm_split spl
       plm_corpus_will_need(&next);
     if (status == PLM_OK && value.mv_size != entries * table->entry_bytes)
       status = plm_corpus_record_error(corpus, split, kind, index, "has a wrong size", error);
-    if (status == PLM_OK) memcpy(bytes + begin * table->entry_bytes, value.mv_data, value.mv_size);
+    if (status == PLM_OK) take(context, begin, value.mv_data, entries);
     plm_advance_by(corpus->opening, entries * table->entry_bytes);
   }
   return status;
+}
+
+struct copied {
+  uint8_t *bytes;
+  size_t entry_bytes;
+};
+
+static void table_copy(void *context, uint64_t begin, const void *entries, uint64_t count)
+{
+  const struct copied *copied = context;
+  memcpy(copied->bytes + begin * copied->entry_bytes, entries, count * copied->entry_bytes);
+}
+
+/* Reads a table into memory that the caller frees. */
+static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
+                             enum plm_record_kind kind, uint64_t count, void **out,
+                             struct plm_error *error)
+{
+  struct copied copied = {.entry_bytes = plm_corpus_tables[kind].entry_bytes};
+  *out = copied.bytes = calloc(count + 1, copied.entry_bytes);
+  if (copied.bytes == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the tables of %s",
+                         corpus->directory);
+  return visit_table(corpus, split, kind, count, table_copy, &copied, error);
 }
 
 /* A table or a count contradicts corpus.json; the message names the split between two texts. */
@@ -79,34 +104,53 @@ static plm_status make_nodes(const struct plm_corpus *corpus, uint64_t count,
                        (unsigned long long)count, corpus->directory);
 }
 
-/* Reads the sizes of the clusters of a split. They must add up to its documents. */
-static plm_status read_clusters(struct plm_corpus *corpus, enum plm_split s,
-                                struct plm_error *error)
+/* What is known of the sizes of clusters so far. */
+struct clusters {
+  uint32_t *sizes;              /* those of a record, aligned */
+  struct plm_proof_node *nodes; /* (groups); NULL: they are not proven */
+  uint64_t documents;
+  bool empty; /* one has no document */
+};
+
+static void add_sizes(void *context, uint64_t begin, const void *entries, uint64_t count)
+{
+  struct clusters *clusters = context;
+  PLM_ASSERT(begin % PLM_PROOF_GROUP == 0);
+  memcpy(clusters->sizes, entries, count * sizeof *clusters->sizes);
+  for (uint64_t c = 0; c < count; c++) {
+    clusters->documents += clusters->sizes[c];
+    clusters->empty |= clusters->sizes[c] == 0;
+  }
+  if (clusters->nodes != NULL)
+    plm_proof_cluster_nodes(clusters->sizes, count, clusters->nodes + begin / PLM_PROOF_GROUP);
+}
+
+/* Looks at the sizes of the clusters of a split, which must add up to its documents, and keeps the
+ * tree over them. */
+static plm_status check_clusters(struct plm_corpus *corpus, enum plm_split s,
+                                 struct plm_error *error)
 {
   const struct plm_corpus_split *split = &corpus->description.info.splits[s];
-  uint64_t total = 0;
-  bool empty = false;
+  const bool proven = plm_corpus_has_proof(&corpus->description.info) && split->clusters != 0;
+  const uint64_t groups = plm_corpus_group_count(split->clusters);
+  struct clusters clusters = {0};
   if (split->clusters > split->documents)
     return not_as_written(corpus, s, "", " has more clusters than documents", error);
-  PLM_TRY(read_table(corpus, s, PLM_RECORD_CLUSTERS, split->clusters, (void **)&corpus->clusters[s],
-                     error));
-  for (uint64_t c = 0; c < split->clusters; c++) {
-    total += corpus->clusters[s][c];
-    empty = empty || corpus->clusters[s][c] == 0;
-  }
-  if (empty || total != split->documents)
-    return not_as_written(corpus, s, "the sizes of the clusters of ",
-                          " do not add up to its documents", error);
-  if (!plm_corpus_has_proof(&corpus->description.info)) return PLM_OK;
-  if (split->clusters == 0)
-    return check_no_tree(corpus, s, split->cluster_root, "the clusters of ", error);
-  const uint64_t groups = plm_corpus_group_count(split->clusters);
-  struct plm_proof_node *nodes;
-  PLM_TRY(make_nodes(corpus, groups, &nodes, error));
-  for (uint64_t g = 0; g < groups; g++)
-    nodes[g] = plm_proof_clusters(corpus->clusters[s] + g * PLM_PROOF_GROUP,
-                                  plm_corpus_group_documents(split->clusters, g));
-  return open_tree(corpus, s, PLM_PROOF_SUMS, nodes, groups, &corpus->cluster_groups[s], error);
+  if (proven) PLM_TRY(make_nodes(corpus, groups, &clusters.nodes, error));
+  clusters.sizes =
+      plm_alloc_zeroed(plm_corpus_tables[PLM_RECORD_CLUSTERS].block, sizeof *clusters.sizes);
+  plm_status status =
+      visit_table(corpus, s, PLM_RECORD_CLUSTERS, split->clusters, add_sizes, &clusters, error);
+  free(clusters.sizes);
+  if (status == PLM_OK && (clusters.empty || clusters.documents != split->documents))
+    status = not_as_written(corpus, s, "the sizes of the clusters of ",
+                            " do not add up to its documents", error);
+  if (status == PLM_OK && proven)
+    return open_tree(corpus, s, PLM_PROOF_SUMS, clusters.nodes, groups, &corpus->cluster_groups[s],
+                     error);
+  free(clusters.nodes);
+  if (status != PLM_OK || !plm_corpus_has_proof(&corpus->description.info)) return status;
+  return check_no_tree(corpus, s, split->cluster_root, "the clusters of ", error);
 }
 
 /* Reads the roots of the groups of a split, which prove its digests. */
@@ -142,7 +186,7 @@ static plm_status read_split(struct plm_corpus *corpus, enum plm_split s, struct
                          corpus->data_path, (unsigned long long)documents);
   PLM_TRY(read_table(corpus, s, PLM_RECORD_CHECKS, groups, (void **)&corpus->checks[s], error));
   plm_hasher_update(checks, corpus->checks[s], groups * sizeof(struct plm_group_check));
-  if (plm_corpus_keeps_clusters(info)) PLM_TRY(read_clusters(corpus, s, error));
+  if (plm_corpus_keeps_clusters(info)) PLM_TRY(check_clusters(corpus, s, error));
   if (plm_corpus_has_proof(info)) PLM_TRY(read_roots(corpus, s, error));
   return PLM_OK;
 }

@@ -203,6 +203,8 @@ struct plm_proof_node plm_proof_group(const uint32_t *lengths,
                                       const struct plm_proof_digest *labels, uint32_t count);
 /* The node of a group of 1 to 256 clusters. */
 struct plm_proof_node plm_proof_clusters(const uint32_t *sizes, uint32_t count);
+/* The nodes of all groups of `count` clusters, which is several times as fast. */
+void plm_proof_cluster_nodes(const uint32_t *sizes, uint64_t count, struct plm_proof_node *nodes);
 
 /* What the fingerprint says of a split. */
 struct plm_proof_split {

@@ -89,16 +89,32 @@ struct plm_proof_node plm_proof_group(const uint32_t *lengths,
   return nodes[0];
 }
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "sizes are hashed as they are stored");
+
+void plm_proof_cluster_nodes(const uint32_t *sizes, uint64_t count, struct plm_proof_node *nodes)
+{
+  enum { BATCH = 64 };
+  while (count != 0) {
+    struct proof_task tasks[BATCH];
+    size_t batch = 0;
+    for (; batch < BATCH && count != 0; batch++) {
+      const uint32_t some = count < PLM_PROOF_GROUP ? (uint32_t)count : PLM_PROOF_GROUP;
+      tasks[batch] = (struct proof_task){sizes, some * sizeof *sizes, nodes[batch].hash};
+      nodes[batch].sum = 0;
+      for (uint32_t c = 0; c < some; c++) nodes[batch].sum += sizes[c];
+      sizes += some;
+      count -= some;
+    }
+    proof_hash_many(PROOF_TAG_SIZES, tasks, batch, PLM_PROOF_HASH_BYTES);
+    nodes += batch;
+  }
+}
+
 struct plm_proof_node plm_proof_clusters(const uint32_t *sizes, uint32_t count)
 {
-  uint8_t message[PLM_PROOF_GROUP * sizeof(uint32_t)], *end = message;
-  struct plm_proof_node node = {.sum = 0};
+  struct plm_proof_node node;
   PLM_ASSERT(count != 0 && count <= PLM_PROOF_GROUP);
-  for (uint32_t c = 0; c < count; c++) {
-    end = proof_put_u32(end, sizes[c]);
-    node.sum += sizes[c];
-  }
-  proof_hash(PROOF_TAG_SIZES, message, (size_t)(end - message), node.hash, sizeof node.hash);
+  plm_proof_cluster_nodes(sizes, count, &node);
   return node;
 }
 

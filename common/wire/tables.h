@@ -83,9 +83,11 @@ struct plm_tables_input {
   const struct plm_proof_tree *groups; /* over the roots of all groups */
   /* Only if the plan samples clusters: */
   uint64_t cluster_count;
-  const uint32_t *clusters;                   /* (cluster_count) sizes */
   const struct plm_proof_tree *clusters_tree; /* over the groups of 256 sizes */
-  bool labelled;                              /* the corpus has labels */
+  /* Reads the sizes of a group's clusters, valid until the next call. */
+  plm_status (*sizes)(void *context, uint64_t group, const uint32_t **sizes,
+                      struct plm_error *error);
+  bool labelled; /* the corpus has labels */
   /* Reads the lengths of a group's sequences and their hashes, and those of their label records
    * (`labels` is NULL if the corpus has no labels). */
   plm_status (*read)(void *context, uint64_t group, uint32_t lengths[PLM_PROOF_GROUP],

@@ -134,18 +134,21 @@ static plm_status put_spans(const struct plm_tables_input *input, const uint64_t
 
 /* ---- groups of the plan ------------------------------------------------------------------- */
 
-/* Writes the sizes of a group of clusters, and draws its documents. Returns their number. */
-static uint32_t put_clusters(const struct plm_tables_input *input, const struct plm_plan *plan,
-                             uint64_t epoch, uint64_t group, struct wire_writer *out,
-                             uint64_t *numbers)
+/* Writes the sizes of a group of clusters, and draws its documents: *drawn of them. */
+static plm_status put_clusters(const struct plm_tables_input *input,
+                               const struct plm_tables_window *of, uint64_t group,
+                               struct wire_writer *out, uint64_t *numbers, uint32_t *drawn,
+                               struct plm_error *error)
 {
   const uint32_t count = plm_corpus_group_documents(input->cluster_count, group);
-  const uint32_t *sizes = input->clusters + group * PLM_GROUP_DOCUMENTS;
+  const uint32_t *sizes = NULL;
+  PLM_TRY(input->sizes(input->context, group, &sizes, error));
   for (uint32_t i = 0; i < count; i++) wire_put(out, sizes[i], 4);
   put_tree_path(out, PLM_PROOF_SUMS, input->clusters_tree, group, group + 1);
-  plm_plan_draw_members(plan, epoch, group, sizes, count,
+  plm_plan_draw_members(of->plan, of->epoch, group, sizes, count,
                         plm_proof_tree_before(input->clusters_tree, group), numbers);
-  return count;
+  *drawn = count;
+  return PLM_OK;
 }
 
 static plm_status put_plan_group(const struct plm_tables_input *input,
@@ -155,7 +158,7 @@ static plm_status put_plan_group(const struct plm_tables_input *input,
   uint64_t numbers[PLM_GROUP_DOCUMENTS];
   uint32_t count;
   if (plm_plan_parameters(of->plan)->sampling == PLM_SAMPLING_CLUSTERS) {
-    count = put_clusters(input, of->plan, of->epoch, group, out, numbers);
+    PLM_TRY(put_clusters(input, of, group, out, numbers, &count, error));
   } else {
     count = plm_corpus_group_documents(input->documents, group);
     for (uint32_t i = 0; i < count; i++) numbers[i] = group * PLM_GROUP_DOCUMENTS + i;

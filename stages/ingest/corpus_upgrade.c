@@ -48,6 +48,17 @@ static plm_status corpus_upgrade_check_folder(const char *directory, struct plm_
   return status;
 }
 
+/* Begins cluster number `cluster`, which has *documents. */
+static plm_status begin_cluster(const struct upgrade *upgrade, enum plm_split s, uint64_t cluster,
+                                uint64_t *documents, struct plm_error *error)
+{
+  const uint32_t *sizes = NULL;
+  PLM_TRY(plm_corpus_cluster_sizes(upgrade->cursor, s, cluster / PLM_GROUP_DOCUMENTS, &sizes, NULL,
+                                   error));
+  *documents = sizes[cluster % PLM_GROUP_DOCUMENTS];
+  return plm_corpus_writer_begin_cluster(upgrade->writer, s, error);
+}
+
 /* Writes group g of a split. *cluster is the open cluster, of which *left documents are to come. */
 static plm_status corpus_upgrade_write_group(struct upgrade *upgrade, enum plm_split s, uint64_t g,
                                              uint64_t *cluster, uint64_t *left,
@@ -55,7 +66,6 @@ static plm_status corpus_upgrade_write_group(struct upgrade *upgrade, enum plm_s
 {
   const struct plm_corpus_split *split = &upgrade->description.info.splits[s];
   const uint32_t *lengths = NULL;
-  const uint32_t *clusters = plm_corpus_clusters(upgrade->corpus, s);
   const uint64_t first = g * PLM_GROUP_DOCUMENTS;
   const uint8_t *residues;
   const char *name;
@@ -63,10 +73,8 @@ static plm_status corpus_upgrade_write_group(struct upgrade *upgrade, enum plm_s
   PLM_TRY(plm_corpus_group(upgrade->cursor, s, g, &residues, &size, error));
   PLM_TRY(plm_corpus_group_lengths(upgrade->cursor, s, g, &lengths, error));
   for (uint64_t d = first; d < split->documents && d < first + PLM_GROUP_DOCUMENTS; d++) {
-    if (clusters != NULL && *left == 0) {
-      PLM_TRY(plm_corpus_writer_begin_cluster(upgrade->writer, s, error));
-      *left = clusters[(*cluster)++];
-    }
+    if (plm_corpus_keeps_clusters(&upgrade->description.info) && *left == 0)
+      PLM_TRY(begin_cluster(upgrade, s, (*cluster)++, left, error));
     if (*left > 0) --*left;
     PLM_TRY(plm_corpus_name(upgrade->cursor, s, d, &name, error));
     const uint32_t length = lengths[d - first];

@@ -29,6 +29,22 @@ uint32_t *corpus_lengths(struct plm_corpus *corpus, enum plm_split split)
   return all;
 }
 
+uint32_t *corpus_clusters(struct plm_corpus *corpus, enum plm_split split)
+{
+  const uint64_t clusters = plm_corpus_info(corpus)->splits[split].clusters;
+  if (clusters == 0) return NULL;
+  const struct plm_plan_corpus from = open_cursor(corpus, split, NULL);
+  uint32_t *all = must(malloc(clusters * sizeof *all));
+  for (uint64_t g = 0; g * PLM_GROUP_DOCUMENTS < clusters; g++) {
+    const uint32_t *sizes = NULL;
+    PLM_ASSERT(plm_corpus_cluster_sizes(from.cursor, split, g, &sizes, NULL, NULL) == PLM_OK);
+    memcpy(all + g * PLM_GROUP_DOCUMENTS, sizes,
+           plm_corpus_group_documents(clusters, g) * sizeof *all);
+  }
+  plm_corpus_cursor_close(from.cursor);
+  return all;
+}
+
 void corpus_window(struct plm_corpus *corpus, enum plm_split split, const struct plm_plan *plan,
                    uint64_t epoch, uint64_t index, struct plm_window *window)
 {

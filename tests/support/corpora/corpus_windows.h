@@ -7,6 +7,8 @@
 
 /* The lengths of all documents of a split. The caller frees them. */
 uint32_t *corpus_lengths(struct plm_corpus *corpus, enum plm_split split);
+/* The sizes of all clusters of a split. The caller frees them. NULL: the corpus keeps none. */
+uint32_t *corpus_clusters(struct plm_corpus *corpus, enum plm_split split);
 /* A window of a plan of the split, and the number of chunks that the plan counts in it. */
 void corpus_window(struct plm_corpus *corpus, enum plm_split split, const struct plm_plan *plan,
                    uint64_t epoch, uint64_t index, struct plm_window *window);

@@ -34,6 +34,15 @@ static plm_status read_leaves(void *context, uint64_t group, uint32_t lengths[PL
   return PLM_OK;
 }
 
+static plm_status read_sizes(void *context, uint64_t group, const uint32_t **sizes,
+                             struct plm_error *error)
+{
+  const struct proven_split *made = context;
+  (void)error;
+  *sizes = made->clusters + group * PLM_PROOF_GROUP;
+  return PLM_OK;
+}
+
 static void hash_labels(struct proven_split *made)
 {
   if (made->schema == NULL) return;
@@ -104,12 +113,13 @@ void proven_split_open_labelled(struct proven_split *made, enum plm_tokenizer_ki
                                 .seed = seed,
                                 .split = {.documents = of->documents},
                                 .lengths = of->lengths,
+                                .clusters = of->clusters,
                                 .schema = schema};
   made->input = (struct plm_tables_input){.documents = of->documents,
                                           .cluster_count = of->cluster_count,
-                                          .clusters = of->clusters,
                                           .labelled = schema != NULL,
                                           .read = read_leaves,
+                                          .sizes = read_sizes,
                                           .context = made};
   open_documents(made);
   if (of->clusters != NULL) open_clusters(made, of);

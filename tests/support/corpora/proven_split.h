@@ -12,7 +12,7 @@ struct proven_split {
   const struct plm_tokenizer *tokenizer;
   uint32_t seed;
   struct plm_proof_split split;
-  const uint32_t *lengths; /* borrowed */
+  const uint32_t *lengths, *clusters; /* borrowed */
   struct plm_proof_digest *digests;
   const struct plm_label_schema *schema;  /* borrowed; NULL: the split has no labels */
   struct plm_proof_digest *label_digests; /* NULL without labels */
