@@ -15,6 +15,11 @@ import pytest
 from plm_testing import BIN, ROOT, read_fasta, run
 
 SPLITS = ("train", "valid", "test")
+ANY_PORTS = (
+    "--set", "network.feed=tcp://127.0.0.1:*",
+    "--set", "network.evaluation_feed=tcp://127.0.0.1:*",
+    "--set", "network.announcements=tcp://127.0.0.1:*",
+)  # fmt: skip
 # corpus: its format, options of ingest that make the same, splits that share no cluster
 CORPORA = {
     "plain": (1, (), False),
@@ -166,9 +171,7 @@ def test_an_old_run_continues_with_the_upgraded_corpus(name):
     for corpus in ("plain", "clusters"):
         run("corpus", f"{corpus}.corpus", "--upgrade")
     before = trainer_state(name, 4)
-    run("up", f"{name}.yaml", "--set", "network.feed=tcp://127.0.0.1:*",
-        "--set", "network.evaluation_feed=tcp://127.0.0.1:*",
-        "--set", "network.announcements=tcp://127.0.0.1:*")  # fmt: skip
+    run("up", f"{name}.yaml", *ANY_PORTS)
     after = trainer_state(name, 6)
     for key in ("fingerprint", "plan", "seed"):  # the run knows its corpora as it always did
         assert after["cursor"][key] == before["cursor"][key]
@@ -183,7 +186,7 @@ def test_another_corpus_is_not_taken_for_the_old_one():
         run("corpus", f"{corpus}.corpus", "--upgrade")
     shutil.rmtree("plain.corpus")
     shutil.copytree("clusters.corpus", "plain.corpus")
-    result = run("up", "plain.yaml", "--set", "network.feed=tcp://127.0.0.1:*", check=False)
+    result = run("up", "plain.yaml", *ANY_PORTS, check=False)
     assert result.returncode != 0
     old = trainer_state("plain", 4)["cursor"]["fingerprint"]
     new = description("plain.corpus")["fingerprint"]
