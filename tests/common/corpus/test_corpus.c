@@ -96,8 +96,7 @@ static plm_status read_digests(struct plm_corpus_cursor *cursor, const struct ex
 {
   const uint64_t first = group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
-  const plm_status status = plm_corpus_digests(cursor, (enum plm_split)s, group, digests, error);
-  if (status != PLM_OK) return status;
+  PLM_TRY(plm_corpus_digests(cursor, (enum plm_split)s, group, digests, error));
   for (uint64_t d = first; d < example->documents[s] && d < first + PLM_GROUP_DOCUMENTS; d++) {
     uint8_t residues[LONGEST], tokens[LONGEST];
     char name[64];
