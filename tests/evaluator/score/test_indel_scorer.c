@@ -1,12 +1,20 @@
-/* Scores of sequences with insertions and deletions against their definition, with windows. */
+/* Scores of sequences with insertions and deletions against their definition, with windows, and
+ * tables of them. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/base/numbers/philox.h"
 #include "evaluator/score/indel_scorer.h"
+#include "evaluator/score/score_indels.h"
 #include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32, MOST = 90 };
 
@@ -118,8 +126,81 @@ static void they_are_those_of_the_definition(void **state)
   }
 }
 
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static plm_status score_table(struct inference_case *c, const char *csv, struct plm_error *error)
+{
+  static const struct plm_wild_type wild_type = {"wild", (const uint8_t *)"MKLAVG", 6, 1,
+                                                 PLM_TOKENIZER_ESM};
+  char table[200];
+  snprintf(table, sizeof table, "%.199s", scratch_path("table.csv"));
+  scratch_write(table, csv, strlen(csv));
+  const struct plm_variant_reader_request reader = {
+      .csv = table, .mutations = "mutated_sequence", .added = "score"};
+  *error = (struct plm_error){0};
+  return plm_score_indels(&reader, scratch_path("out.csv"), PLM_SCORE_UNMASKED, &c->inference,
+                          &wild_type, error);
+}
+
+/* Rows keep their fields, in any case of letters, and get the score of their sequence. A sequence
+ * may be longer than the model takes, or as long. */
+static void a_table_of_sequences(void **state)
+{
+  (void)state;
+  struct inference_case c;
+  struct plm_error error;
+  char csv[500], expected[600], more[MOST + 1] = "", *text;
+  size_t size;
+  const uint8_t *wild = (const uint8_t *)"MKLAVG";
+  plm_log_init("t", PLM_LOG_ERROR);
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
+  for (uint32_t i = 0; i < MOST; i++) more[i] = (char)letter(i);
+  snprintf(csv, sizeof csv, "name,mutated_sequence,n\na,mklAVG,1\n\"b,c\",MKAVG,2\nd,%s,3\n", more);
+  if (score_table(&c, csv, &error) != PLM_OK) fail_msg("%s", error.what);
+  snprintf(expected, sizeof expected,
+           "name,mutated_sequence,n,score\na,mklAVG,1,%.6f\n\"b,c\",MKAVG,2,", 0.0);
+  assert_int_equal(plm_file_read(scratch_path("out.csv"), 1 << 20, &text, &size, NULL), PLM_OK);
+  assert_memory_equal(text, expected, strlen(expected));
+  char *at = text + strlen(expected);
+  assert_true(fabs(strtod(at, &at) - expected_score(&c, PLM_SCORE_UNMASKED, wild, 6,
+                                                    (const uint8_t *)"MKAVG", 5)) < 1e-3);
+  snprintf(expected, sizeof expected, "\nd,%s,3,", more);
+  assert_memory_equal(at, expected, strlen(expected));
+  at += strlen(expected);
+  assert_true(fabs(strtod(at, &at) - expected_score(&c, PLM_SCORE_UNMASKED, wild, 6,
+                                                    (const uint8_t *)more, MOST)) < 1e-2);
+  assert_string_equal(at, "\n");
+  free(text);
+  assert_int_equal(unlink(scratch_path("out.csv")), 0);
+  inference_case_close(&c);
+}
+
+/* Each sequence is checked before any is scored, and the error names its line. */
+static void wrong_sequences_are_named(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *csv, *what;
+  } cases[] = {
+      {"mutated_sequence\nMKLAVG\nMK1AV\n", "letter 3 of the sequence is not a residue"},
+      {"mutated_sequence,n\nMKLAVG,1\n,2\n", "there is no sequence"},
+  };
+  struct inference_case c;
+  struct plm_error error;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(score_table(&c, cases[i].csv, &error), PLM_FORMAT);
+    assert_string_equal(error.what, cases[i].what);
+    assert_non_null(strstr(error.where, "table.csv:3: column mutated_sequence"));
+    assert_false(plm_file_exists(scratch_path("out.csv")));
+  }
+  inference_case_close(&c);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(they_are_those_of_the_definition)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(they_are_those_of_the_definition),
+                                     cmocka_unit_test(a_table_of_sequences),
+                                     cmocka_unit_test(wrong_sequences_are_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
