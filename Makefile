@@ -534,11 +534,13 @@ gpu-check: ## on a machine with a GPU: measure and test everything on it; SET=fi
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(LIBS),--libs $(LIBS)) \
 	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SET),--set $(SET)) $(if $(NEEDS),--needs)
 
-# Without a GPU, the demo does not wait for nvcc.
-.PHONY: demo
-demo: deps ## install what is missing, build, train on the bundled protein families, show what was learnt
+# Without a GPU, the demos do not wait for nvcc.
+demo: ## install what is missing, build, train on the bundled protein families, show what was learnt
+demo-labels: ## the same on labels: predict the secondary structure of bundled protein chains, by a probe and by fine-tuning
+.PHONY: demo demo-labels
+demo demo-labels: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all $(if $(wildcard /dev/nvidia0),,CUDA=0)
-	@tests/support/demo/demo.sh
+	@tests/support/demo/$(subst -,_,$@).sh
 
 # ---- checking -----------------------------------------------------------------------------------
 .PHONY: tidy

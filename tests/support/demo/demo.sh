@@ -7,9 +7,7 @@ cd "$(dirname "$0")/../../.."
 bin=build/bin
 corpus=data/families.corpus
 
-bold='' plain=''
-[ ! -t 1 ] || [ -n "${NO_COLOR-}" ] || bold=$'\033[1m' plain=$'\033[0m'
-say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+source tests/support/demo/say.sh
 
 if [ ! -e "$corpus" ]; then
   say "1. sequences into a corpus: plm-pipeline ingest"
