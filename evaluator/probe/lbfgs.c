@@ -12,7 +12,7 @@ struct lbfgs_state {
   uint32_t pairs, next;                      /* remembered, and where the next one goes */
   double *s, *y;                             /* (PAIRS, n): steps, and changes of the gradient */
   double rho[PAIRS];                         /* 1 / s . y */
-  double *direction;                         /* (n) */
+  double *direction, *changed;               /* (n); changed: of precondition */
   double *trial, *trial_gradient, *gradient; /* (n) */
 };
 
@@ -35,8 +35,23 @@ static double largest(const double *x, size_t n)
   return most;
 }
 
+/* q = the matrix that the pairs update, times q: the preconditioner, scaled so that it is right
+ * along the last step. */
+static void apply_first_matrix(const struct plm_lbfgs *search, struct lbfgs_state *state, double *q)
+{
+  const size_t n = state->n;
+  if (search->precondition != NULL) search->precondition(search->context, q);
+  if (state->pairs == 0) return;
+  const uint32_t newest = (state->next + PAIRS - 1) % PAIRS;
+  const double *y = state->y + newest * n;
+  memcpy(state->changed, y, n * sizeof *y);
+  if (search->precondition != NULL) search->precondition(search->context, state->changed);
+  const double scale = 1 / (state->rho[newest] * inner(y, state->changed, n));
+  for (size_t i = 0; i < n; i++) q[i] *= scale;
+}
+
 /* direction = - H gradient, from the newest pair to the oldest and back. */
-static void find_direction(struct lbfgs_state *state)
+static void find_direction(const struct plm_lbfgs *search, struct lbfgs_state *state)
 {
   const size_t n = state->n;
   double alphas[PAIRS];
@@ -47,12 +62,7 @@ static void find_direction(struct lbfgs_state *state)
     alphas[p] = state->rho[p] * inner(state->s + p * n, q, n);
     axpy(q, -alphas[p], state->y + p * n, n);
   }
-  if (state->pairs > 0) {
-    const uint32_t newest = (state->next + PAIRS - 1) % PAIRS;
-    const double *y = state->y + newest * n;
-    const double scale = 1 / (state->rho[newest] * inner(y, y, n));
-    for (size_t i = 0; i < n; i++) q[i] *= scale;
-  }
+  apply_first_matrix(search, state, q);
   for (uint32_t k = state->pairs; k-- > 0;) {
     const uint32_t p = (state->next + PAIRS - 1 - k) % PAIRS;
     const double beta = state->rho[p] * inner(state->y + p * n, q, n);
@@ -85,7 +95,8 @@ static bool search_line(const struct plm_lbfgs *search, struct lbfgs_state *stat
   const double slope = inner(state->gradient, state->direction, n);
   const double steepness = inner(state->gradient, state->gradient, n);
   const double noise = 1e-13 * (1 + fabs(*value));
-  double step = state->pairs > 0 ? 1 : fmin(1, 1 / sqrt(steepness));
+  const bool scaled = state->pairs > 0 || search->precondition != NULL;
+  double step = scaled ? 1 : fmin(1, 1 / sqrt(steepness));
   if (!(slope < 0)) return false;
   for (int i = 0; i < HALVINGS; i++, step *= 0.5) {
     for (size_t k = 0; k < n; k++) state->trial[k] = x[k] + step * state->direction[k];
@@ -109,7 +120,7 @@ static plm_status iterate(const struct plm_lbfgs *search, struct lbfgs_state *st
     *converged = largest(state->gradient, n) <= search->tolerance;
     if (*converged || i == search->iterations) return PLM_OK;
     PLM_TRY(search->check(search->context, error));
-    find_direction(state);
+    find_direction(search, state);
     if (!search_line(search, state, x, &value)) {
       if (state->pairs == 0) return PLM_OK;
       state->pairs = 0; /* once more along the gradient */
@@ -126,13 +137,14 @@ plm_status plm_lbfgs_run(const struct plm_lbfgs *search, double *x, bool *conver
 {
   const size_t n = search->n;
   struct lbfgs_state state = {.n = n};
-  double *memory = malloc((2 * PAIRS + 4) * n * sizeof *memory);
+  double *memory = malloc((2 * PAIRS + 5) * n * sizeof *memory);
   if (memory == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu weights of a probe", n);
   state.s = memory;
   state.y = state.s + PAIRS * n;
   state.direction = state.y + PAIRS * n;
-  state.trial = state.direction + n;
+  state.changed = state.direction + n;
+  state.trial = state.changed + n;
   state.trial_gradient = state.trial + n;
   state.gradient = state.trial_gradient + n;
   const plm_status status = iterate(search, &state, x, converged, error);

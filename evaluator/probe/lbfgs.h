@@ -1,6 +1,8 @@
 /* Minimises a smooth convex function by L-BFGS (Nocedal, "Updating quasi-Newton matrices with
  * limited storage", Mathematics of Computation 35, 1980) with ten pairs and a line search that
- * halves the step until the function falls as Armijo demands. */
+ * halves the step until the function falls as Armijo demands. The matrix that the pairs update is
+ * the identity, or an approximate inverse of the Hessian that the caller has (a preconditioner),
+ * scaled to the curvature of the last step. */
 #ifndef PLM_EVALUATOR_PROBE_LBFGS_H
 #define PLM_EVALUATOR_PROBE_LBFGS_H
 
@@ -15,6 +17,9 @@ struct plm_lbfgs {
   double (*value)(void *context, const double *x, double *gradient);
   /* Called before each iteration; anything but PLM_OK ends the search with it. */
   plm_status (*check)(void *context, struct plm_error *error);
+  /* Multiplies v by a positive definite matrix, about the inverse of the Hessian. NULL: leaves it.
+   */
+  void (*precondition)(void *context, double *v);
   void *context;
   double tolerance;    /* ends when no component of the gradient is larger */
   uint32_t iterations; /* at most */

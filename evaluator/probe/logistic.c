@@ -7,9 +7,11 @@
 
 #include "common/base/alloc.h"
 #include "common/run/stop.h"
+#include "evaluator/probe/gram.h"
 #include "evaluator/probe/lbfgs.h"
 
 enum { MOST_PARTS = 16, LEAST_ROWS = 64, ROUGH_ITERATIONS = 100, ITERATIONS = 1000 };
+enum { ROWS_A_FEATURE = 4 }; /* with fewer rows, the products cost more than they save */
 static const double rough_tolerance = 1e-5, fine_tolerance = 1e-10;
 
 struct plm_logistic {
@@ -20,10 +22,11 @@ struct plm_logistic {
   uint32_t classes, outputs, parts;
   size_t padded, n; /* n: weights (outputs, padded), then intercepts (outputs) */
   struct plm_linear model;
-  double *x;         /* (n) */
-  double *gradients; /* (parts, n) */
-  double *losses;    /* (parts) */
-  double *z;         /* (parts, padded + classes) */
+  struct plm_gram gram; /* order 0: the search is not preconditioned */
+  double *x;            /* (n) */
+  double *gradients;    /* (parts, n) */
+  double *losses;       /* (parts) */
+  double *z;            /* (parts, padded + classes) */
   double alpha;
   const double *at; /* where value and gradient are wanted */
 };
@@ -115,6 +118,25 @@ static double logistic_value(void *context, const double *x, double *gradient)
   return (loss + 0.5 * logistic->alpha * squares) * share;
 }
 
+static double largest_curvature(const struct plm_logistic *logistic)
+{
+  return logistic->classes == 2 ? 0.25 : 0.5;
+}
+
+/* The features are centred, so weights and intercepts are independent in the bound. */
+static void precondition(void *context, double *v)
+{
+  const struct plm_logistic *logistic = context;
+  const double count = (double)logistic->list->count;
+  double *intercepts = v + logistic->outputs * logistic->padded;
+  for (uint32_t k = 0; k < logistic->outputs; k++) {
+    double *weights = v + k * logistic->padded;
+    plm_gram_solve(&logistic->gram, weights);
+    for (size_t d = 0; d < logistic->gram.order; d++) weights[d] *= count;
+    intercepts[k] /= largest_curvature(logistic);
+  }
+}
+
 static plm_status logistic_check(void *context, struct plm_error *error)
 {
   (void)context;
@@ -146,6 +168,8 @@ plm_status plm_logistic_open(const struct plm_features *features, const struct p
                            logistic->losses == NULL || logistic->z == NULL))
     status =
         plm_error_set(error, PLM_NO_MEMORY, "out of memory for a probe of %u classes", classes);
+  if (status == PLM_OK && list->count >= ROWS_A_FEATURE * (size_t)features->width)
+    status = plm_gram_open(features, list, &logistic->model, false, pool, &logistic->gram, error);
   if (status != PLM_OK) {
     plm_logistic_close(logistic);
     return status;
@@ -158,6 +182,7 @@ void plm_logistic_close(struct plm_logistic *logistic)
 {
   if (logistic == NULL) return;
   plm_linear_deinit(&logistic->model);
+  plm_gram_close(&logistic->gram);
   free(logistic->x);
   free(logistic->gradients);
   free(logistic->losses);
@@ -172,6 +197,7 @@ plm_status plm_logistic_solve(struct plm_logistic *logistic, double alpha, bool 
       .n = logistic->n,
       .value = logistic_value,
       .check = logistic_check,
+      .precondition = logistic->gram.order > 0 ? precondition : NULL,
       .context = logistic,
       .tolerance = rough ? rough_tolerance : fine_tolerance,
       .iterations = rough ? ROUGH_ITERATIONS : ITERATIONS,
@@ -180,6 +206,8 @@ plm_status plm_logistic_solve(struct plm_logistic *logistic, double alpha, bool 
   bool converged;
   PLM_ASSERT(alpha > 0);
   logistic->alpha = alpha;
+  if (logistic->gram.order > 0)
+    plm_gram_decompose(&logistic->gram, largest_curvature(logistic), alpha);
   PLM_TRY(plm_lbfgs_run(&search, logistic->x, &converged, error));
   memcpy(logistic->model.weights, logistic->x, weights * sizeof *logistic->x);
   memcpy(logistic->model.intercepts, logistic->x + weights,

@@ -31,6 +31,14 @@ static double bowl(void *context, const double *x, double *gradient)
   return (x[0] - 3) * (x[0] - 3) + 5 * (x[1] + 1) * (x[1] + 1);
 }
 
+/* The inverse of the Hessian of `bowl`, three times too large. */
+static void invert(void *context, double *v)
+{
+  (void)context;
+  v[0] *= 3 / 2.0;
+  v[1] *= 3 / 10.0;
+}
+
 static plm_status check(void *context, struct plm_error *error)
 {
   struct function *function = context;
@@ -101,6 +109,21 @@ static void it_ends_at_the_minimum(void **state)
   assert_true(converged && function.iterations == 0);
 }
 
+/* The first step leads three times as far as the minimum and is halved once; the next one is scaled
+ * to the curvature along it, so that it ends at the minimum, where L-BFGS alone would go on. */
+static void a_preconditioner_leads_to_the_minimum_at_once(void **state)
+{
+  (void)state;
+  struct function function = {0};
+  struct plm_lbfgs search = search_of(&function, bowl, 2, 100);
+  double x[] = {-20, 7};
+  bool converged = false;
+  search.precondition = invert;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK);
+  assert_true(converged && fabs(x[0] - 3) <= 5e-10 && fabs(x[1] + 1) <= 1e-10);
+  assert_int_equal(function.iterations, 2);
+}
+
 /* The largest component of the gradient may be as large as the tolerance. */
 static void the_tolerance_is_that_of_the_largest_component(void **state)
 {
@@ -135,6 +158,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_flat_function_is_followed_only_to_a_smaller_gradient),
       cmocka_unit_test(it_ends_at_the_minimum),
+      cmocka_unit_test(a_preconditioner_leads_to_the_minimum_at_once),
       cmocka_unit_test(the_tolerance_is_that_of_the_largest_component),
       cmocka_unit_test(each_iteration_may_end_it),
   };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/numbers/philox.h"
+#include "evaluator/probe/gram.h"
 #include "evaluator/probe/logistic.h"
 #include "evaluator/probe/ridge.h"
 
@@ -88,6 +89,39 @@ static void ridge_is_at_its_minimum(void **state)
   check_ridge(12, 0.5); /* fewer rows than features */
 }
 
+/* (scale Z' Z + alpha) x = b for a b that is made from a known x, with Z' Z computed here. */
+static void linear_equations_are_solved(void **state)
+{
+  (void)state;
+  static struct problem problem;
+  const double scale = 0.25, alpha = 0.5;
+  double z[WIDTH + 8], x[WIDTH + 8] = {0};
+  struct plm_linear model;
+  struct plm_gram gram;
+  struct plm_pool *pool;
+  make_problem(&problem, 103, 2); /* the last block of four rows is not full */
+  const struct plm_features features = {problem.x, WIDTH};
+  const struct plm_row_list list = {problem.rows, problem.count};
+  assert_int_equal(plm_pool_open(2, &pool, NULL), PLM_OK);
+  assert_int_equal(plm_linear_init(&model, &features, &list, 1, NULL), PLM_OK);
+  assert_int_equal(plm_gram_open(&features, &list, &model, false, pool, &gram, NULL), PLM_OK);
+  assert_int_equal(gram.order, WIDTH);
+  for (size_t i = 0; i < problem.count; i++) {
+    double product = 0;
+    plm_linear_standardise(&model, &features, problem.rows[i], z);
+    for (uint32_t d = 0; d < WIDTH; d++) product += z[d] * (d + 1.0);
+    for (uint32_t d = 0; d < WIDTH; d++) x[d] += scale * z[d] * product;
+  }
+  for (uint32_t d = 0; d < WIDTH; d++) x[d] += alpha * (d + 1.0);
+  plm_gram_decompose(&gram, 2, 3); /* a decomposition leaves nothing behind */
+  plm_gram_decompose(&gram, scale, alpha);
+  plm_gram_solve(&gram, x);
+  for (uint32_t d = 0; d < WIDTH; d++) assert_true(fabs(x[d] - (d + 1.0)) <= 1e-10);
+  plm_gram_close(&gram);
+  plm_linear_deinit(&model);
+  plm_pool_close(pool);
+}
+
 /* The weights after a search with some number of threads; the caller frees them. */
 static double *fit_logistic(const struct problem *problem, uint32_t classes, double alpha,
                             uint32_t threads, struct plm_linear *copy)
@@ -117,12 +151,12 @@ static double *fit_logistic(const struct problem *problem, uint32_t classes, dou
   return memory;
 }
 
-static void check_logistic(uint32_t classes, double alpha)
+static void check_logistic(size_t count, uint32_t classes, double alpha)
 {
   static struct problem problem;
   struct plm_linear model, other;
   double z[WIDTH + 8], out[8], probabilities[8], gradient[8][WIDTH + 1] = {{0}};
-  make_problem(&problem, 150, classes);
+  make_problem(&problem, count, classes);
   double *memory = fit_logistic(&problem, classes, alpha, 1, &model);
   double *more = fit_logistic(&problem, classes, alpha, 3, &other);
   const size_t padded = plm_padded_width(WIDTH);
@@ -153,10 +187,12 @@ static void check_logistic(uint32_t classes, double alpha)
 static void logistic_is_at_its_minimum(void **state)
 {
   (void)state;
-  check_logistic(2, 1);
-  check_logistic(2, 0.01);
-  check_logistic(5, 1);
-  check_logistic(3, 100);
+  check_logistic(150, 2, 1);
+  check_logistic(150, 2, 0.01);
+  check_logistic(150, 5, 1);
+  check_logistic(150, 3, 100);
+  check_logistic(40, 2, 1); /* too few rows for a preconditioner */
+  check_logistic(40, 3, 0.5);
 }
 
 /* The outputs may be far from 0. */
@@ -174,6 +210,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ridge_is_at_its_minimum),
+      cmocka_unit_test(linear_equations_are_solved),
       cmocka_unit_test(logistic_is_at_its_minimum),
       cmocka_unit_test(probabilities_do_not_overflow),
   };
