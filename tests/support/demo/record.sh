@@ -2,6 +2,7 @@
 # Records the README's terminal images again: trains as ./pipeline.yaml says, in a tmux of 100
 # columns, and writes doc/images/up.svg (the screen of `up` after two thirds of the steps) and
 # doc/images/metrics-plot.svg. data/ must hold the corpus (`make demo` makes it); the run is temporary.
+# If `make demo-labels` has run, it also writes doc/images/structure.svg, which shows its result.
 #
 #   tests/support/demo/record.sh [--set KEY=VALUE]...
 set -euo pipefail
@@ -41,3 +42,7 @@ sleep 1
 type_in "plm-pipeline metrics trainer --plot"
 until screen | grep " $steps\$" >/dev/null; do sleep 0.5; done
 screen | grep -v '^\$ *$' | draw metrics-plot # without the next prompt
+if [ -e runs/structure/measured/predictions.csv ]; then
+  script -qec "tests/support/demo/demo_structure.sh tests/data/structure.csv.gz runs/structure/measured" /dev/null |
+    tr -d '\r' | python3 tests/support/demo/terminal_svg.py --columns 100 >doc/images/structure.svg
+fi
