@@ -186,8 +186,15 @@ def matching(tests, patterns):
 # ---- what has to be built for them ------------------------------------------------------------------
 
 
+def without_comments(text):
+    """What names a file only to tell the reader about it must not count as a use of it."""
+    text = re.sub(r'(?s)""".*?"""', '""', text)
+    return re.sub(r"(?m)(^|\s)#.*$", "", text)
+
+
 def files_used(source, root=TESTS):
-    """The script or Python test, and the files below tests/ that it names, and those that they name."""
+    """The script or Python test, and the files below tests/ that it names, and those that they name. Names in
+    comments do not count."""
     by_name = {}
     for path in root.rglob("*"):
         if path.suffix in (".sh", ".py"):
@@ -198,7 +205,7 @@ def files_used(source, root=TESTS):
         if path in used:
             continue
         used.add(path)
-        text = path.read_text()
+        text = without_comments(path.read_text())
         words = set(re.findall(r"\b[a-z0-9_]+\.(?:sh|py)\b", text))
         words |= {word + ".py" for word in re.findall(r"^\s*(?:import|from) ([a-z_]+)", text, re.M)}
         queue += [by_name[word] for word in words if word in by_name]
@@ -211,10 +218,12 @@ def targets(test, build, root=TESTS):
         return {"cublaslt-tests"}
     if test.kind == ".c":
         return {f"{build}/tests/{test.name.partition('@')[0]}"}
+    if "only-python" in test.marks:
+        return set()
     wanted = {"programs"}
     programs = {path.stem: path.relative_to(root).with_suffix("") for path in root.rglob("*.c")}
     for path in files_used(test.source, root):
-        text = path.read_text()
+        text = without_comments(path.read_text())
         wanted |= {
             f"{build}/tests/lib/{name}" for name in re.findall(r"tests/lib/([a-z_]+\.so)", text)
         }
@@ -229,6 +238,8 @@ def targets(test, build, root=TESTS):
             wanted.add("cublaslt-tests")
         if "libplm_mpi.so" in text or "mpirun" in text:
             wanted.add("mpi-engine")
-        if "gpu_check" in text:  # it runs programs of all kinds
+        if path.suffix == ".sh" and re.search(
+            r"\bgpu_check[.]py", text
+        ):  # it runs programs of all kinds
             wanted.add("tests")
     return wanted

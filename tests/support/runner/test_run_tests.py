@@ -73,12 +73,15 @@ def call(tree, *arguments, **environment):
 def sample(tree):
     for name in ("common/test_plan.c", "common/plan.c", "fuzz/fuzz_csv.c", "gpu/test_card.sh"):
         script(tree, name, "/* . */\n")
-    script(tree, "stages/test_shells.sh", "tool_levels tests/lib/stop_at.so\n")
+    script(
+        tree, "stages/test_shells.sh", "tool_levels tests/lib/stop_at.so # no faults.so, mpirun\n"
+    )
     script(tree, "stages/test_python.py", "from helper import x\n")
     script(tree, "stages/test_model.py", "")
-    script(tree, "stages/helper.py", "tests/lib/faults.so\n")
+    script(tree, "stages/helper.py", '"""Beside lib.sh"""\ntests/lib/faults.so\n# not lib.sh\n')
+    script(tree, "support/lib.sh", "mpirun\n")
     script(tree, "levels/tool_levels.c", "")
-    script(tree, "trainer/test_kill.sh", ". tests/support/shell/lib.sh\n")
+    script(tree, "trainer/test_kill.sh", ". tests/support/shell/trainer.sh\n")
     return choose_tests.find_tests(tree / "tests", TABLE)
 
 
@@ -136,6 +139,8 @@ def test_targets(tree):
         stop_at,
         "build/tests/levels/tool_levels",
     }
+    assert targets("stages/test_python.py") == set()
+    tests["stages/test_python.py"].marks.remove("only-python")
     assert targets("stages/test_python.py") == {"programs", "build/tests/lib/faults.so"}
     assert targets("trainer/test_kill.sh") == {"programs"}
 
