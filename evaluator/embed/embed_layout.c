@@ -60,17 +60,17 @@ static void put_text(struct sink *sink, const char *text)
  * one (depth 2). */
 static void put_escaped(struct sink *sink, char character, int depth)
 {
-  char text[8];
-  if (depth == 0) {
+  const bool marked = character == '"' || character == '\\';
+  const bool control = (unsigned char)character < 0x20 || character == 0x7f;
+  if (depth == 0 || (!marked && !control)) {
     embed_layout_put(sink, &character, 1);
     return;
   }
-  if (character == '"' || character == '\\')
+  char text[8];
+  if (marked)
     snprintf(text, sizeof text, "\\%c", character);
-  else if ((unsigned char)character < 0x20 || character == 0x7f)
-    snprintf(text, sizeof text, "\\u%04x", (unsigned char)character);
   else
-    snprintf(text, sizeof text, "%c", character);
+    snprintf(text, sizeof text, "\\u%04x", (unsigned char)character);
   for (const char *next = text; *next != '\0'; next++) put_escaped(sink, *next, depth - 1);
 }
 
