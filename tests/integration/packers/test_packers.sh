@@ -34,7 +34,20 @@ two_new_packers() { # do two packers of the run `killed` serve, both started aft
 steps_of() { if [ -e "$1/trainer.jsonl" ]; then wc -l <"$1/trainer.jsonl"; else echo 0; fi; }
 beyond() { [ "$(steps_of "$1")" -gt "$2" ]; }
 
+# Packers are told about once a second, and the other runs have to train as far as this one. So it trains slowly.
+slowly() { # PID: lets it run for a fifth of the time
+  while kill -CONT "$1" 2>/dev/null; do
+    sleep 0.03
+    kill -STOP "$1" 2>/dev/null || break
+    sleep 0.12
+  done
+}
+
 start killed --scale packer=2
+wait_for 60 test -e killed/trainer.jsonl
+trainer=$(plm-pipeline ps --run killed --json | jq '.[] | select(.stage == "trainer").pid')
+slowly "$trainer" &
+slowing=$!
 echo none >killed.pids
 for _ in 1 2 3; do # after a fifth death in ten minutes a packer is not started again
   wait_for 20 two_new_packers
@@ -45,6 +58,9 @@ done
 wait_for 20 two_new_packers
 compared=$((($(steps_of killed) + ahead) / every * every)) # all packers have served some of these steps
 checkpoint=checkpoints/step_$(printf %08d "$compared")
+kill "$slowing"
+wait "$slowing" || true
+kill -CONT "$trainer"
 wait_for 60 test -d "killed/$checkpoint"
 stop killed "$up"
 
