@@ -192,20 +192,32 @@ def without_comments(text):
     return re.sub(r"(?m)(^|\s)#.*$", "", text)
 
 
+@functools.cache
+def scripts_below(root):
+    return {p.name: p for p in sorted(root.rglob("*"), reverse=True) if p.suffix in (".sh", ".py")}
+
+
+@functools.cache
+def programs_below(root):
+    return {path.stem: path.relative_to(root).with_suffix("") for path in root.rglob("*.c")}
+
+
+@functools.cache
+def text_of(path):
+    return without_comments(path.read_text())
+
+
 def files_used(source, root=TESTS):
     """The script or Python test, and the files below tests/ that it names, and those that they name. Names in
     comments do not count."""
-    by_name = {}
-    for path in root.rglob("*"):
-        if path.suffix in (".sh", ".py"):
-            by_name.setdefault(path.name, path)
+    by_name = scripts_below(root)
     used, queue = set(), [source]
     while queue:
         path = queue.pop()
         if path in used:
             continue
         used.add(path)
-        text = without_comments(path.read_text())
+        text = text_of(path)
         words = set(re.findall(r"\b[a-z0-9_]+\.(?:sh|py)\b", text))
         words |= {word + ".py" for word in re.findall(r"^\s*(?:import|from) ([a-z_]+)", text, re.M)}
         queue += [by_name[word] for word in words if word in by_name]
@@ -221,9 +233,9 @@ def targets(test, build, root=TESTS):
     if "only-python" in test.marks:
         return set()
     wanted = {"programs"}
-    programs = {path.stem: path.relative_to(root).with_suffix("") for path in root.rglob("*.c")}
+    programs = programs_below(root)
     for path in files_used(test.source, root):
-        text = without_comments(path.read_text())
+        text = text_of(path)
         wanted |= {
             f"{build}/tests/lib/{name}" for name in re.findall(r"tests/lib/([a-z_]+\.so)", text)
         }

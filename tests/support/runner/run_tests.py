@@ -85,8 +85,9 @@ class Runner:
         self.build, self.venv, self.limit_s = build, venv, limit_s
         self.environment = environment_of_tests(build)
         self.environment["limit_s"] = str(limit_s)
-        if of_set != "all":  # the inputs that were kept, without new ones
+        if of_set != "all":  # fuzzers: the inputs that were kept, without new ones
             self.environment.setdefault("PLM_FUZZ_SECONDS", "0")
+            self.environment.setdefault("PLM_TEST_FEWER", "1")
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="p"))
         self.groups = set()  # process groups of the tests that run
         self.stopping = False

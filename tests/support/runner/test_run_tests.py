@@ -347,6 +347,17 @@ def test_nothing_is_left(tree):
         time.sleep(0.01)
 
 
+def test_all_takes_every_sample_and_a_smaller_set_fewer(tree):
+    script(
+        tree,
+        "a/test_it.sh",
+        'echo "${PLM_TEST_FEWER-every} ${PLM_FUZZ_SECONDS-new}" >>"$PLM_BUILD/said"',
+    )
+    for of_set in ("test", "all"):
+        assert call(tree, "--set", of_set).returncode == 0
+    assert (tree / "build/said").read_text().split() == ["1", "0", "every", "new"]
+
+
 def test_times_are_kept_and_the_longest_begin_first(tree):
     for name in ("first", "second", "third"):
         script(tree, f"a/test_{name}.sh", f'echo {name} >>"$PLM_BUILD/order"')
