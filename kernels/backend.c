@@ -13,6 +13,7 @@
 #include "common/base/log/log.h"
 #include "common/base/process/library_path.h"
 #include "kernels/backend_library.h"
+#include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/processor.h"
 
 #define LIBRARY_NAME "libplm_cuda.so"
@@ -159,7 +160,11 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
     return PLM_CONFIG;
   }
   if (request->device == PLM_DEVICE_AUTO && try_cuda(request, ops)) return PLM_OK;
-  PLM_TRY(plm_ops_cpu_open(request->precision, request->threads, request->isa, ops, error));
+  const struct plm_cpu_request cpu = {.precision = request->precision,
+                                      .bf16 = request->bf16,
+                                      .threads = request->threads,
+                                      .isa = request->isa};
+  PLM_TRY(plm_ops_cpu_open_as(&cpu, ops, error));
   if (request->device == PLM_DEVICE_AUTO && no_cuda[0] != '\0') (*ops)->fallback = no_cuda;
   return PLM_OK;
 }
@@ -167,6 +172,12 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
 const char *plm_ops_cpu_level(void)
 {
   return plm_processor_level_name(plm_processor_level());
+}
+
+const char *plm_ops_cpu_bf16_gain(void)
+{
+  const struct plm_bf16_machine machine = plm_bf16_machine();
+  return plm_bf16_gain(&machine);
 }
 
 /* ---- estimates ----------------------------------------------------------------------------- */

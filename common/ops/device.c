@@ -7,6 +7,8 @@
 const char *const plm_device_names[] = {"auto", "cpu", "cuda", NULL};
 const char *const plm_precision_names[] = {"auto", "fp32", "bf16", NULL};
 
+const char *const plm_bf16_products_names[] = {"auto", "native", "fp32", NULL};
+
 const char *plm_precision_name(enum plm_precision precision)
 {
   return plm_precision_names[precision];

@@ -18,7 +18,8 @@
 
 struct plm_ops_request {
   enum plm_device device;
-  enum plm_precision precision; /* auto: bf16 if the device computes in it, else fp32 */
+  enum plm_precision precision; /* auto: bf16 if the device computes faster in it, else fp32 */
+  enum plm_bf16_products bf16;  /* of the CPU backend */
   uint32_t threads;             /* of the CPU backend; 0 for all */
   const char *isa;              /* of the CPU backend; NULL for the best */
   int ordinal;                  /* CUDA's number of the device */
@@ -40,6 +41,9 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
 /* Name of the level of instructions that the CPU backend and its product library may use: that of
  * the processor, or a lesser one that PLM_CPU_ISA names. See doc/processors.md#levels. */
 const char *plm_ops_cpu_level(void);
+
+/* What bf16 gains on this processor beside fp32, as a sentence without a full stop. */
+const char *plm_ops_cpu_bf16_gain(void);
 
 /* What the memory estimate needs to know about a backend. If `device: cuda` is asked for and cannot
  * be opened, ops can only be used for the estimate: only name, act_bytes, muon_scratch, memory_size

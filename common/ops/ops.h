@@ -55,8 +55,9 @@ struct plm_ops {
   /* Kernels that the device offers besides those for every device: which of them are in use,
    * "attention sm90, relu2 tuned"; NULL if there are none. They decide bits. */
   const char *kernels;
-  const char *fallback; /* why some of them, or all of CUDA, are not in use; else NULL */
-  size_t act_bytes;     /* 4 or 2 */
+  const char *bf16_products; /* of the CPU in bf16: "native" or "fp32" (device.h); else NULL */
+  const char *fallback;      /* why some of them, or all of CUDA, are not in use; else NULL */
+  size_t act_bytes;          /* 4 or 2 */
   uint32_t threads;
   void *context;                           /* the backend's state */
   struct plm_ops_observation *observation; /* of who watches the operators; NULL: nobody */
@@ -402,12 +403,19 @@ struct plm_ops {
                           struct plm_transport **transport, struct plm_error *error);
 };
 
-/* Opens the CPU backend (kernels/cpu). PLM_PRECISION_AUTO selects bf16 if both the processor and
- * the product library have native bf16, else fp32. threads 0 uses all processors available. isa is
- * "avx512", "avx2" or "portable", or NULL for the best one that the processor has. Returns
- * PLM_UNSUPPORTED if the processor lacks `isa` or bf16 was asked for and products cannot be
- * computed in it, and PLM_LIMIT if `threads` is too large. The caller closes *ops with
- * (*ops)->close. */
+struct plm_cpu_request {
+  enum plm_precision precision; /* auto: bf16 if that is faster than fp32 here, else fp32 */
+  enum plm_bf16_products bf16;
+  uint32_t threads; /* 0: all processors available */
+  const char *isa;  /* "avx512", "avx2" or "portable"; NULL: the best one of the processor */
+};
+
+/* Opens the CPU backend (kernels/cpu). Returns PLM_UNSUPPORTED if the processor lacks `isa`, or if
+ * `bf16` is native and the processor or the product library has no bf16 instructions, and PLM_LIMIT
+ * if `threads` is too large. The caller closes *ops with (*ops)->close. */
+plm_status plm_ops_cpu_open_as(const struct plm_cpu_request *request, struct plm_ops **ops,
+                               struct plm_error *error);
+/* The same with PLM_BF16_AUTO. */
 plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, const char *isa,
                             struct plm_ops **ops, struct plm_error *error);
 

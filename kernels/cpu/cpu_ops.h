@@ -27,9 +27,11 @@ struct plm_row_products; /* row_product.h */
 struct plm_cpu {
   struct plm_ops ops;
   enum plm_isa isa;
-  bool bf16; /* activations are bf16, else float */
+  bool bf16;   /* activations are bf16, else float */
+  bool widens; /* bf16: products are fp32 ones of the widened operands (bf16_products.h) */
   struct plm_pool *pool;
   struct plm_cpu_vector vector; /* kernels for this isa and precision */
+  struct plm_cpu_vector floats; /* the same for float activations; only if it widens */
   struct plm_products *products;
   struct plm_row_products *row_products;
   void *workspace; /* for one call of an operator: partial sums, conversions */

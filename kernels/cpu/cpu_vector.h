@@ -70,7 +70,8 @@ struct plm_cpu_vector {
   /* the same for bf16, whatever activations are */
   void (*bf16_from_float)(void *out, const float *in, int64_t n);
   void (*bf16_to_float)(float *out, const void *in, int64_t n);
-  void (*relu2_forward)(void *x, int64_t n);                    /* x = relu(x)^2 */
+  void (*round_to_bf16)(float *x, int64_t n); /* in place, to values that bf16 has */
+  void (*relu2_forward)(void *x, int64_t n);  /* x = relu(x)^2 */
   void (*relu2_backward)(void *dx, const void *out, int64_t n); /* dx *= 2 sqrt(out) */
   void (*gelu_forward)(void *out, const void *x, int64_t n);
   /* dx may be dout if activations are floats */

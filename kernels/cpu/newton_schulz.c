@@ -8,6 +8,9 @@
  * so A = X_LS^T X_LS and X_LS B are computed directly. In bf16, products are fast if the rows of
  * both factors are dense along the depth, so the transpose X_SL is stored as well, for
  * A = X_SL X_SL^T. A and B are symmetric and need no transpose.
+ *
+ * If the backend widens bf16 operands, the matrices are stored as floats whose values bf16 has, and
+ * everything is laid out as in fp32.
  */
 #include "kernels/cpu/newton_schulz.h"
 
@@ -42,6 +45,30 @@ struct blocks {
   const struct plm_product *products[2][2]; /* [is last row][is last column] of blocks */
 };
 
+/* Whether the matrices are stored as bf16, else as floats. */
+static bool stores_bf16(const struct plm_cpu *cpu)
+{
+  return cpu->bf16 && !cpu->widens;
+}
+
+/* The kernels for what the matrices are stored as. */
+static const struct plm_cpu_vector *kernels_of(const struct plm_cpu *cpu)
+{
+  return cpu->widens ? &cpu->floats : &cpu->vector;
+}
+
+/* Address of an element of a matrix. */
+static void *element(const struct plm_cpu *cpu, const act *matrix, int64_t i)
+{
+  return (char *)(uintptr_t)matrix + i * (stores_bf16(cpu) ? 2 : 4);
+}
+
+/* Rounds what was computed in fp32, unless storing it has rounded it. */
+static void round_stored(const struct plm_cpu *cpu, act *matrix, int64_t n)
+{
+  if (cpu->widens) cpu->floats.round_to_bf16(matrix, n);
+}
+
 static struct blocks choose_blocks(struct plm_cpu *cpu, struct plm_product_shape shape,
                                    struct cut rows, struct cut cols)
 {
@@ -64,7 +91,7 @@ struct products {
 static struct products products_of(struct plm_cpu *cpu, int64_t rows, int64_t cols)
 {
   const int64_t S = rows < cols ? rows : cols, L = rows < cols ? cols : rows;
-  const uint8_t is_bf16 = cpu->bf16;
+  const uint8_t is_bf16 = stores_bf16(cpu);
   const struct cut side = cut_of(S, is_bf16 ? SYMMETRIC_BF16 : SYMMETRIC_FLOAT);
   const struct plm_product_shape of_x = {.K = L,
                                          .lda = is_bf16 ? L : S,
@@ -120,8 +147,8 @@ static float *newton_schulz_multiply(const struct iteration *it, const struct bl
   const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
   float *C = buffer_of(it, thread);
   plm_product_run(blocks->products[i + 1 == blocks->rows.count][j + 1 == blocks->cols.count],
-                  thread, C, plm_act_at(it->cpu, A, row * (s->transpose_a ? 1 : s->lda)),
-                  plm_act_at(it->cpu, B, col * (s->transpose_b ? s->ldb : 1)));
+                  thread, C, element(it->cpu, A, row * (s->transpose_a ? 1 : s->lda)),
+                  element(it->cpu, B, col * (s->transpose_b ? s->ldb : 1)));
   return C;
 }
 
@@ -139,26 +166,28 @@ static void store_symmetric(const struct iteration *it, const struct blocks *blo
                             int64_t j, act *out, const act *A, const float *C)
 {
   const struct plm_cpu *cpu = it->cpu;
+  const struct plm_cpu_vector *kernels = kernels_of(cpu);
   const int64_t S = it->S, height = block_size(&blocks->rows, i),
                 width = block_size(&blocks->cols, j);
   const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
   for (int64_t k = 0; k < height; k++) {
     const int64_t at = (row + k) * S + col;
     if (A == NULL)
-      cpu->vector.scale_to(plm_act_at_mutable(cpu, out, at), C + k * width, 1, width);
+      kernels->scale_to(element(cpu, out, at), C + k * width, 1, width);
     else
-      cpu->vector.combine(plm_act_at_mutable(cpu, out, at), plm_act_at(cpu, A, at), C + k * width,
-                          polynomial[1], polynomial[2], width);
+      kernels->combine(element(cpu, out, at), element(cpu, A, at), C + k * width, polynomial[1],
+                       polynomial[2], width);
+    round_stored(cpu, element(cpu, out, at), width);
   }
   if (i != j)
-    cpu->vector.transpose(plm_act_at_mutable(cpu, out, col * S + row), S,
-                          plm_act_at(cpu, out, row * S + col), S, height, width);
+    kernels->transpose(element(cpu, out, col * S + row), S, element(cpu, out, row * S + col), S,
+                       height, width);
 }
 
 static void gram_block(void *context, int64_t tile, uint32_t thread)
 {
   const struct iteration *it = context;
-  const act *X = it->cpu->bf16 ? it->X_SL : it->X_LS;
+  const act *X = stores_bf16(it->cpu) ? it->X_SL : it->X_LS;
   int64_t i, j;
   triangle(tile, &i, &j);
   const float *C = newton_schulz_multiply(it, &it->products.gram, thread, i, j, X, X);
@@ -180,6 +209,7 @@ static void apply_block(void *context, int64_t tile, uint32_t thread)
 {
   const struct iteration *it = context;
   const struct plm_cpu *cpu = it->cpu;
+  const struct plm_cpu_vector *kernels = kernels_of(cpu);
   const struct blocks *blocks = &it->products.apply;
   const int64_t i = tile / blocks->cols.count, j = tile % blocks->cols.count, S = it->S;
   const int64_t height = block_size(&blocks->rows, i), width = block_size(&blocks->cols, j);
@@ -187,12 +217,13 @@ static void apply_block(void *context, int64_t tile, uint32_t thread)
   const float *C = newton_schulz_multiply(it, blocks, thread, i, j, it->X_LS, it->B_SS);
   for (int64_t k = 0; k < height; k++) {
     const int64_t at = (row + k) * S + col;
-    cpu->vector.combine(plm_act_at_mutable(cpu, it->next_LS, at), plm_act_at(cpu, it->X_LS, at),
-                        C + k * width, polynomial[0], 1, width);
+    kernels->combine(element(cpu, it->next_LS, at), element(cpu, it->X_LS, at), C + k * width,
+                     polynomial[0], 1, width);
+    round_stored(cpu, element(cpu, it->next_LS, at), width);
   }
-  if (cpu->bf16 && (!it->last_step || it->wide))
-    cpu->vector.transpose(plm_act_at_mutable(cpu, it->X_SL, col * it->L + row), it->L,
-                          plm_act_at(cpu, it->next_LS, row * S + col), S, height, width);
+  if (stores_bf16(cpu) && (!it->last_step || it->wide))
+    kernels->transpose(element(cpu, it->X_SL, col * it->L + row), it->L,
+                       element(cpu, it->next_LS, row * S + col), S, height, width);
 }
 
 static void newton_schulz_step(struct iteration *it)
@@ -225,11 +256,11 @@ static int64_t band_rows(const struct bands *bands, int64_t band)
 static void scale_band(void *context, int64_t band, uint32_t thread)
 {
   const struct bands *bands = context;
-  const int64_t begin = band * BAND * bands->cols;
+  const int64_t begin = band * BAND * bands->cols, count = band_rows(bands, band) * bands->cols;
+  void *out = element(bands->cpu, bands->out, begin);
   (void)thread;
-  bands->cpu->vector.scale_to(plm_act_at_mutable(bands->cpu, bands->out, begin),
-                              bands->direction + begin, bands->factor,
-                              band_rows(bands, band) * bands->cols);
+  kernels_of(bands->cpu)->scale_to(out, bands->direction + begin, bands->factor, count);
+  round_stored(bands->cpu, out, count);
 }
 
 static void transpose_band(void *context, int64_t band, uint32_t thread)
@@ -237,9 +268,10 @@ static void transpose_band(void *context, int64_t band, uint32_t thread)
   const struct bands *bands = context;
   const int64_t begin = band * BAND;
   (void)thread;
-  bands->cpu->vector.transpose(plm_act_at_mutable(bands->cpu, bands->out, begin), bands->rows,
-                               plm_act_at(bands->cpu, bands->in, begin * bands->cols), bands->cols,
-                               band_rows(bands, band), bands->cols);
+  kernels_of(bands->cpu)
+      ->transpose(element(bands->cpu, bands->out, begin), bands->rows,
+                  element(bands->cpu, bands->in, begin * bands->cols), bands->cols,
+                  band_rows(bands, band), bands->cols);
 }
 
 static void run_bands(int thread, struct bands *bands, plm_pool_tile function)
@@ -273,7 +305,7 @@ size_t plm_newton_schulz_scratch(int64_t rows, int64_t cols, uint32_t threads)
 const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int64_t cols,
                              float *direction, float factor, float *scratch)
 {
-  const bool wide = rows < cols, is_bf16 = cpu->bf16;
+  const bool wide = rows < cols, is_bf16 = stores_bf16(cpu);
   const int64_t n = rows * cols;
   struct iteration it = {.cpu = cpu,
                          .thread = thread,
@@ -289,7 +321,7 @@ const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int6
       .cpu = cpu, .out = own, .direction = direction, .factor = factor, .rows = rows, .cols = cols};
   run_bands(thread, &start, scale_band);
   /* the memory of `direction` holds one iterate in fp32, or two in bf16 */
-  act *first = direction, *second = is_bf16 ? plm_act_at_mutable(cpu, direction, n) : own;
+  act *first = direction, *second = is_bf16 ? element(cpu, direction, n) : own;
   if (wide || is_bf16) transpose(cpu, thread, first, own, rows, cols);
   it.X_LS = wide ? first : own;
   it.X_SL = wide ? own : first;

@@ -3,7 +3,7 @@
  * Five quintic steps X <- a X + (b A + c A^2) X with A = X X^T, where the short side of X comes
  * first (Jordan et al. 2024). They start at X = factor * direction. In a bf16 backend the products
  * take bf16 operands and accumulate in fp32, otherwise they are fp32. Between products, X, A and
- * its polynomial are stored in the precision of the operands.
+ * its polynomial are rounded to the precision of the operands.
  *
  * thread: with PLM_CPU_ALL, all threads of the pool work on the matrix together. Otherwise it is
  * the index of the pool's thread that makes the call, which does all the work. Both ways use the
@@ -24,8 +24,9 @@ size_t plm_newton_schulz_scratch(int64_t rows, int64_t cols, uint32_t threads);
  * plm_newton_schulz with the index of a thread. Only the pool's caller may call it. */
 void plm_newton_schulz_prepare(struct plm_cpu *cpu, int64_t rows, int64_t cols);
 
-/* Returns the result (rows, cols), which lies in `scratch` or in `direction`. `direction`
- * (rows, cols) is overwritten. */
+/* Returns the result (rows, cols), which lies in `scratch` or in `direction`: bf16 in a bf16
+ * backend that does not widen (cpu->widens), else float. `direction` (rows, cols) is overwritten.
+ */
 const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int64_t cols,
                              float *direction, float factor, float *scratch);
 

@@ -6,6 +6,9 @@
  *
  * If all rows fit into one tile (in decoding and in the deep levels of a patch_unet), only one
  * thread would have work. The columns are then cut instead, into strips of a fixed width.
+ *
+ * If the backend widens bf16 operands, a thread widens the rows of its tile, and rounds the result.
+ * The weights are widened once for each call, or by strips while they are in the cache.
  */
 #include <string.h>
 
@@ -13,6 +16,7 @@
 #include "kernels/cpu/row_product.h"
 
 enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, COLUMNS_STRIP = 256 };
+enum { ROWS_TILE_WIDENED = 256, WIDENED_TILE = 16384 /* elements of the weights */ };
 
 /* What is done to the rows of a product while they are cached. The arrays of activations have the
  * layout of C. */
@@ -55,19 +59,93 @@ struct tiles_job {
   const char *A, *B, *residual;
   int64_t a_stride, c_stride; /* bytes between rows */
   int64_t rows;
-  char *padding; /* for the last rows */
+  char *padding;  /* for the last rows */
+  float *widened; /* of a thread's tile: A, and then C; NULL unless the backend widens */
 };
+
+/* Bytes of an element of a product's operands. */
+static int64_t operand_bytes(const struct plm_cpu *cpu)
+{
+  return cpu->widens ? (int64_t)sizeof(float) : (int64_t)cpu->ops.act_bytes;
+}
+
+/* Copies activations to an operand, or a result to activations. */
+static void to_operand(const struct plm_cpu *cpu, void *operand, const char *from, int64_t n)
+{
+  if (cpu->widens)
+    cpu->vector.to_float(operand, from, n);
+  else
+    memcpy(operand, from, (size_t)n * cpu->ops.act_bytes);
+}
+
+static void from_operand(const struct plm_cpu *cpu, char *to, const void *operand, int64_t n)
+{
+  if (cpu->widens)
+    cpu->vector.from_float(to, operand, n);
+  else
+    memcpy(to, operand, (size_t)n * cpu->ops.act_bytes);
+}
+
+struct widen_job {
+  const struct plm_cpu *cpu;
+  float *out;
+  const char *in;
+  int64_t n;
+};
+
+static void widen_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct widen_job *job = context;
+  (void)thread;
+  const int64_t begin = tile * WIDENED_TILE, left = job->n - begin;
+  job->cpu->vector.to_float(job->out + begin, plm_act_at(job->cpu, job->in, begin),
+                            left < WIDENED_TILE ? left : WIDENED_TILE);
+}
+
+/* Floats in which B is widened. */
+static size_t widened_B(const struct plm_cpu *cpu, const struct plm_product_shape *shape)
+{
+  return cpu->widens ? (size_t)(shape->K * shape->N) : 0;
+}
+
+/* B as the product reads it: itself, or its values as floats in `space`. */
+static const char *operand_B(struct plm_cpu *cpu, const struct plm_product_shape *shape,
+                             const char *B, void *space)
+{
+  if (!cpu->widens) return B;
+  struct widen_job job = {.cpu = cpu, .out = space, .in = B, .n = shape->K * shape->N};
+  plm_pool_tiles(cpu->pool, (job.n + WIDENED_TILE - 1) / WIDENED_TILE, widen_tile, &job);
+  return space;
+}
+
+/* Computes the rows of a tile through floats. */
+static void run_widened(const struct tiles_job *job, uint32_t thread, char *C, const char *A,
+                        const char *start, int64_t rows)
+{
+  const struct plm_product_shape *s = &job->tiling.shape;
+  float *wide_A = job->widened + thread * job->tiling.tile * (s->K + s->N);
+  float *wide_C = wide_A + job->tiling.tile * s->K;
+  to_operand(job->cpu, wide_A, A, rows * s->K);
+  if (s->accumulate) to_operand(job->cpu, wide_C, start, rows * s->N);
+  plm_row_tiling_run(&job->tiling, thread, (char *)wide_C, (const char *)wide_A, job->B, rows,
+                     job->padding);
+  from_operand(job->cpu, C, wide_C, rows * s->N);
+}
 
 static void run_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct tiles_job *job = context;
   const int64_t begin = tile * job->tiling.tile, left = job->rows - begin;
   const int64_t rows = left < job->tiling.tile ? left : job->tiling.tile;
+  const char *A = job->A + begin * job->a_stride;
   char *C = job->C + begin * job->c_stride;
-  if (job->residual != NULL && job->residual != job->C)
-    memcpy(C, job->residual + begin * job->c_stride, (size_t)(rows * job->c_stride));
-  plm_row_tiling_run(&job->tiling, thread, C, job->A + begin * job->a_stride, job->B, rows,
-                     job->padding);
+  const char *start = job->residual != NULL ? job->residual + begin * job->c_stride : C;
+  if (job->widened != NULL) {
+    run_widened(job, thread, C, A, start, rows);
+  } else {
+    if (start != C) memcpy(C, start, (size_t)(rows * job->c_stride));
+    plm_row_tiling_run(&job->tiling, thread, C, A, job->B, rows, job->padding);
+  }
   if (job->finish.kind == FINISH_NOTHING) return;
   const int64_t width = job->c_stride / (int64_t)job->cpu->ops.act_bytes;
   for (int64_t row = begin; row < begin + rows; row++)
@@ -75,14 +153,22 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
 }
 
 /* C_MN (=, +=, = residual +) A_MK B, with M = job->rows, in tiles of rows. */
-static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, struct tiles_job *job)
+static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, struct tiles_job *job,
+                          const struct plm_product_shape *shape)
 {
-  plm_row_tiling_init(&job->tiling, family, job->rows,
-                      job->rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE);
-  const size_t padding = plm_row_tiling_padding(&job->tiling);
-  if (padding > 0) {
-    job->padding = plm_cpu_workspace(cpu, padding);
-    if (job->padding == NULL) return;
+  const int64_t tile = cpu->widens          ? ROWS_TILE_WIDENED
+                       : job->rows >= LARGE ? ROWS_TILE_LARGE
+                                            : ROWS_TILE;
+  plm_row_tiling_init(&job->tiling, family, job->rows, tile);
+  const size_t padding = plm_row_tiling_padding(&job->tiling), wide = widened_B(cpu, shape);
+  const int64_t tiles = cpu->widens ? cpu->ops.threads * job->tiling.tile : 0;
+  const size_t floats = wide + (size_t)(tiles * (shape->K + shape->N));
+  if (floats > 0 || padding > 0) {
+    float *space = plm_cpu_workspace(cpu, floats * sizeof *space + padding);
+    if (space == NULL) return;
+    job->B = operand_B(cpu, shape, job->B, space);
+    if (cpu->widens) job->widened = space + wide;
+    job->padding = (char *)(space + floats);
   }
   plm_pool_tiles(cpu->pool, (job->rows + job->tiling.tile - 1) / job->tiling.tile, run_tile, job);
 }
@@ -90,6 +176,7 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, st
 /* ---- one tile of rows, cut along its columns ---- */
 struct columns_job {
   const struct tiles_job *tiles;
+  const char *B;
   const struct plm_product *strip, *last;
   struct plm_product_shape shape; /* of the whole product */
   int64_t height;                 /* of a strip: rows and padding */
@@ -103,12 +190,15 @@ static const char *columns_of_B(const struct columns_job *job, int64_t first, in
                                 uint32_t thread)
 {
   const struct plm_product_shape *s = &job->shape;
-  const int64_t bytes = (int64_t)job->tiles->cpu->ops.act_bytes;
-  const char *B = job->tiles->B + first * (s->transpose_b ? s->ldb : 1) * bytes;
+  const struct plm_cpu *cpu = job->tiles->cpu;
+  const int64_t bytes = operand_bytes(cpu);
+  const int64_t stored = job->slices == NULL ? bytes : (int64_t)cpu->ops.act_bytes;
+  const char *B = job->B + first * (s->transpose_b ? s->ldb : 1) * stored;
   if (job->slices == NULL) return B;
   char *slice = job->slices + thread * s->K * COLUMNS_STRIP * bytes;
-  for (int64_t k = 0; k < s->K; k++)
-    memcpy(slice + k * columns * bytes, B + k * s->ldb * bytes, (size_t)(columns * bytes));
+  if (s->transpose_b) to_operand(cpu, slice, B, columns * s->K);
+  for (int64_t k = 0; !s->transpose_b && k < s->K; k++)
+    to_operand(cpu, slice + k * columns * bytes, B + k * s->ldb * stored, columns);
   return slice;
 }
 
@@ -116,23 +206,24 @@ static void run_columns(void *context, int64_t strip, uint32_t thread)
 {
   const struct columns_job *job = context;
   const struct tiles_job *tiles = job->tiles;
-  const int64_t bytes = (int64_t)tiles->cpu->ops.act_bytes, first = strip * COLUMNS_STRIP;
+  const struct plm_cpu *cpu = tiles->cpu;
+  const int64_t bytes = (int64_t)cpu->ops.act_bytes, first = strip * COLUMNS_STRIP;
   const bool is_last = strip + 1 == job->strips;
   const int64_t columns = is_last ? job->shape.N - first : COLUMNS_STRIP;
-  const int64_t width = columns * bytes;
-  char *C = job->C + job->height * first * bytes;
+  const int64_t width = columns * operand_bytes(cpu); /* bytes of a row of the strip */
+  char *C = job->C + job->height * first * operand_bytes(cpu);
   const char *start = tiles->residual != NULL ? tiles->residual : tiles->C;
   if (job->shape.accumulate) {
     for (int64_t row = 0; row < tiles->rows; row++)
-      memcpy(C + row * width, start + row * tiles->c_stride + first * bytes, (size_t)width);
+      to_operand(cpu, C + row * width, start + row * tiles->c_stride + first * bytes, columns);
     memset(C + tiles->rows * width, 0, (size_t)((job->height - tiles->rows) * width));
   }
   plm_product_run(is_last ? job->last : job->strip, thread, C, job->A,
                   columns_of_B(job, first, columns, thread));
   for (int64_t row = 0; row < tiles->rows; row++) {
     const int64_t place = row * tiles->c_stride + first * bytes;
-    memcpy(tiles->C + place, C + row * width, (size_t)width);
-    finish_row(tiles->cpu, &tiles->finish, tiles->C, place, first, columns);
+    from_operand(cpu, tiles->C + place, C + row * width, columns);
+    finish_row(cpu, &tiles->finish, tiles->C, place, first, columns);
   }
 }
 
@@ -140,7 +231,7 @@ static void run_columns(void *context, int64_t strip, uint32_t thread)
 static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
                              const struct tiles_job *tiles, const struct plm_product_shape *shape)
 {
-  const size_t bytes = cpu->ops.act_bytes;
+  const size_t bytes = (size_t)operand_bytes(cpu);
   const int64_t strips = (shape->N + COLUMNS_STRIP - 1) / COLUMNS_STRIP;
   const int64_t before_last = (strips - 1) * COLUMNS_STRIP;
   struct columns_job job = {.tiles = tiles,
@@ -151,16 +242,19 @@ static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
   job.strip = plm_row_strip(family, job.height, 0, COLUMNS_STRIP);
   job.last = plm_row_strip(family, job.height, before_last, shape->N - before_last);
   if (job.strip == NULL || job.last == NULL) return false;
+  const bool copies_A = cpu->widens || job.height != tiles->rows;
+  const bool sliced = plm_row_strip_is_sliced(shape) || (cpu->widens && shape->transpose_b);
+  const size_t B_bytes = sliced ? 0 : widened_B(cpu, shape) * sizeof(float);
   const size_t A_used = (size_t)(tiles->rows * shape->K) * bytes;
-  const size_t A_bytes = job.height != tiles->rows ? (size_t)(job.height * shape->K) * bytes : 0;
+  const size_t A_bytes = copies_A ? (size_t)(job.height * shape->K) * bytes : 0;
   const size_t C_bytes = (size_t)(job.height * shape->N) * bytes;
-  const size_t slices = plm_row_strip_is_sliced(shape)
-                            ? cpu->ops.threads * (size_t)shape->K * COLUMNS_STRIP * bytes
-                            : 0;
-  char *space = plm_cpu_workspace(cpu, A_bytes + C_bytes + slices);
+  const size_t slices = sliced ? cpu->ops.threads * (size_t)shape->K * COLUMNS_STRIP * bytes : 0;
+  char *space = plm_cpu_workspace(cpu, B_bytes + A_bytes + C_bytes + slices);
   if (space == NULL) return true;
-  if (A_bytes > 0) {
-    memcpy(space, tiles->A, A_used);
+  job.B = sliced ? tiles->B : operand_B(cpu, shape, tiles->B, space);
+  space += B_bytes;
+  if (copies_A) {
+    to_operand(cpu, space, tiles->A, tiles->rows * shape->K);
     memset(space + A_used, 0, A_bytes - A_used);
     job.A = space;
   }
@@ -197,7 +291,7 @@ static void ops_linear_multiply(struct plm_cpu *cpu, struct plm_product_shape sh
   if (shape.M <= ROWS_TILE && shape.N > COLUMNS_STRIP &&
       multiply_columns(cpu, family, &job, &shape))
     return;
-  multiply_rows(cpu, family, &job);
+  multiply_rows(cpu, family, &job, &shape);
 }
 
 static struct plm_product_shape forward_shape(const struct plm_cpu *cpu, int64_t N, int64_t I,
@@ -210,8 +304,8 @@ static struct plm_product_shape forward_shape(const struct plm_cpu *cpu, int64_t
                                     .ldb = I,
                                     .ldc = O,
                                     .transpose_b = 1,
-                                    .is_bf16 = cpu->bf16,
-                                    .bf16_output = cpu->bf16};
+                                    .is_bf16 = cpu->bf16 && !cpu->widens,
+                                    .bf16_output = cpu->bf16 && !cpu->widens};
 }
 
 static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
@@ -264,8 +358,8 @@ static struct plm_product_shape backward_shape(const struct plm_cpu *cpu, int64_
                                     .lda = O,
                                     .ldb = I,
                                     .ldc = I,
-                                    .is_bf16 = cpu->bf16,
-                                    .bf16_output = cpu->bf16};
+                                    .is_bf16 = cpu->bf16 && !cpu->widens,
+                                    .bf16_output = cpu->bf16 && !cpu->widens};
 }
 
 static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,

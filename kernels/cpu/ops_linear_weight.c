@@ -1,13 +1,14 @@
 /* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and
  * sums over the tokens in strips, in their order. The number of threads changes the height of the
- * shares. In bf16 the bits do not depend on it (test_ops_products.c). In fp32 they do with oneDNN's
- * kernels for AVX2.
+ * shares. In bf16 products the bits do not depend on it (test_ops_products.c). In fp32 products
+ * they do with oneDNN's kernels for AVX2.
  *
  * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
  * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
  * line is in a different page. Therefore a strip of dy is first copied into a dense panel. Measured
  * on two cores of a Xeon with 2,048 tokens, without and with the panel: 81 and 123 GFLOP/s for
- * O = 2,048, 110 and 132 GFLOP/s for O = 2,304.
+ * O = 2,048, 110 and 132 GFLOP/s for O = 2,304. If the backend widens bf16 operands, the panel is
+ * widened by this copy, and a strip of x by another one.
  *
  * bf16: the library rearranges dy itself. Deep products are faster, because each product reads and
  * writes all of dw. Preparing a product is costly, so there are at most three depths: the largest
@@ -36,19 +37,20 @@ static void share_of(int64_t O, uint32_t index, uint32_t count, int64_t *begin, 
   if (index + 1 == count) *end = O;
 }
 
-/* ---- fp32 ---- */
+/* ---- fp32, and bf16 that is widened ---- */
 struct float_job {
+  const struct plm_cpu *cpu;
   float *dw;
-  const float *dy, *x;
+  const act *dy, *x;
   int64_t N, I, O;
-  float *panels; /* one for each thread */
+  float *space;          /* for each thread: a panel, and in bf16 a strip of x */
+  int64_t panel, stride; /* floats of a panel, and of a thread's space */
 };
-
-enum { PANEL = PANEL_DEPTH * (PANEL_ROWS + PANEL_GAP) };
 
 /* Adds the products of all tokens to rows [begin, begin + rows) of dw. */
 static void add_panel(const struct float_job *job, float *panel, int64_t begin, int64_t rows)
 {
+  const struct plm_cpu *cpu = job->cpu;
   struct plm_product_shape shape = {.M = rows,
                                     .N = job->I,
                                     .lda = rows + PANEL_GAP,
@@ -57,11 +59,16 @@ static void add_panel(const struct float_job *job, float *panel, int64_t begin, 
                                     .transpose_a = 1,
                                     .accumulate = 1};
   for (int64_t n = 0; n < job->N; n += PANEL_DEPTH) {
+    const float *x = plm_act_at(cpu, job->x, n * job->I);
     shape.K = job->N - n < PANEL_DEPTH ? job->N - n : PANEL_DEPTH;
     for (int64_t k = 0; k < shape.K; k++)
-      memcpy(panel + k * shape.lda, job->dy + (n + k) * job->O + begin,
-             (size_t)rows * sizeof *panel);
-    plm_product_run_float(&shape, job->dw + begin * job->I, panel, job->x + n * job->I);
+      cpu->vector.to_float(panel + k * shape.lda,
+                           plm_act_at(cpu, job->dy, (n + k) * job->O + begin), rows);
+    if (cpu->bf16) {
+      cpu->vector.to_float(panel + job->panel, x, shape.K * job->I);
+      x = panel + job->panel;
+    }
+    plm_product_run_float(&shape, job->dw + begin * job->I, panel, x);
   }
 }
 
@@ -71,19 +78,22 @@ static void float_share(void *context, uint32_t index, uint32_t count)
   int64_t begin, end;
   share_of(job->O, index, count, &begin, &end);
   for (; begin < end; begin += PANEL_ROWS)
-    add_panel(job, job->panels + (int64_t)index * PANEL, begin,
+    add_panel(job, job->space + (int64_t)index * job->stride, begin,
               end - begin < PANEL_ROWS ? end - begin : PANEL_ROWS);
 }
 
-static void add_float(struct plm_cpu *cpu, float *dw, const float *dy, const float *x, int64_t N,
+static void add_float(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
                       int64_t I, int64_t O)
 {
-  struct float_job job = {.dw = dw, .dy = dy, .x = x, .N = N, .I = I, .O = O};
-  job.panels = plm_cpu_workspace(cpu, cpu->ops.threads * PANEL * sizeof *job.panels);
-  if (job.panels != NULL) plm_pool_run(cpu->pool, float_share, &job);
+  struct float_job job = {.cpu = cpu, .dw = dw, .dy = dy, .x = x, .N = N, .I = I, .O = O};
+  const int64_t depth = N < PANEL_DEPTH ? N : PANEL_DEPTH;
+  job.panel = depth * ((O < PANEL_ROWS ? O : PANEL_ROWS) + PANEL_GAP);
+  job.stride = job.panel + (cpu->bf16 ? depth * I : 0);
+  job.space = plm_cpu_workspace(cpu, (size_t)(cpu->ops.threads * job.stride) * sizeof *job.space);
+  if (job.space != NULL) plm_pool_run(cpu->pool, float_share, &job);
 }
 
-/* ---- bf16 ---- */
+/* ---- bf16 by bf16 instructions ---- */
 enum { BF16_BYTES = 2 }; /* bytes of an activation */
 
 struct bf16_job {
@@ -189,7 +199,7 @@ static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   PLM_ASSERT(N >= 0 && I > 0 && O > 0);
-  if (cpu->bf16)
+  if (cpu->bf16 && !cpu->widens)
     add_bf16(cpu, dw, dy, x, N, I, O);
   else
     add_float(cpu, dw, dy, x, N, I, O);

@@ -50,8 +50,12 @@ static void update_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct pass *pass = context;
   TILE_OF(pass, tile);
-  pass->cpu->vector.decay_update((float *)pass->out + begin, plm_act_at(pass->cpu, pass->x, begin),
-                                 pass->a, pass->c, count);
+  float *out = (float *)pass->out + begin;
+  const struct plm_cpu *cpu = pass->cpu;
+  if (cpu->widens)
+    cpu->floats.decay_update(out, (const float *)pass->x + begin, pass->a, pass->c, count);
+  else
+    cpu->vector.decay_update(out, plm_act_at(cpu, pass->x, begin), pass->a, pass->c, count);
 }
 
 /* Rounds up to whole cache lines, because the scratch of the threads is adjacent. */

@@ -50,8 +50,14 @@ void plm_products_close(struct plm_products *products); /* NULL is fine */
  * have no effect. */
 void plm_products_limit(enum plm_processor_level level);
 
-/* Whether the library can compute bf16 products on this processor, even if they are slower. */
-bool plm_products_have_bf16(void);
+/* The library's version as 100 major + minor (206: 2.6), and the level whose instructions it uses.
+ * Version 0 for a library without bf16 products. After this call, plm_products_limit has no effect.
+ */
+struct plm_products_kind {
+  uint32_t version;
+  enum plm_processor_level level;
+};
+struct plm_products_kind plm_products_kind(void);
 
 /* Returns the latest error of preparing a product, or PLM_OK. Running a product that could not be
  * prepared does nothing. */

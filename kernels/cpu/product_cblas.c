@@ -56,9 +56,9 @@ void plm_products_close(struct plm_products *products)
   free(products);
 }
 
-bool plm_products_have_bf16(void)
+struct plm_products_kind plm_products_kind(void)
 {
-  return false;
+  return (struct plm_products_kind){.version = 0};
 }
 
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error)

@@ -268,6 +268,15 @@ void plm_product_run(const struct plm_product *product, uint32_t thread, void *C
 }
 
 #if defined(__x86_64__)
+/* What oneDNN calls the instructions of a level. Each includes the bits of those before it. */
+static const dnnl_cpu_isa_t ISAS[PLM_PROCESSOR_LEVELS] = {
+    [PLM_PROCESSOR_PORTABLE] = dnnl_cpu_isa_sse41,
+    [PLM_PROCESSOR_AVX2] = dnnl_cpu_isa_avx2,
+    [PLM_PROCESSOR_AVX512] = dnnl_cpu_isa_avx512_core,
+    [PLM_PROCESSOR_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+    [PLM_PROCESSOR_AMX] = dnnl_cpu_isa_avx512_core_amx,
+};
+
 /* oneDNN's own name for the instructions that it uses; NULL if this source does not know them. */
 static const char *isa_name(dnnl_cpu_isa_t isa)
 {
@@ -284,6 +293,19 @@ static const char *isa_name(dnnl_cpu_isa_t isa)
   }
 }
 
+static bool includes(dnnl_cpu_isa_t isa, dnnl_cpu_isa_t part)
+{
+  return ((unsigned)isa & (unsigned)part) == (unsigned)part;
+}
+
+static enum plm_processor_level library_level(void)
+{
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  for (int i = PLM_PROCESSOR_LEVELS - 1; i > 0; i--)
+    if (includes(isa, ISAS[i])) return (enum plm_processor_level)i;
+  return PLM_PROCESSOR_PORTABLE;
+}
+
 /* Tells apart what ONEDNN_MAX_CPU_ISA and ONEDNN_CPU_ISA_HINTS may change. */
 static void print_isa(char *text, size_t size)
 {
@@ -295,6 +317,11 @@ static void print_isa(char *text, size_t size)
            dnnl_get_cpu_isa_hints() == dnnl_cpu_isa_prefer_ymm ? ", prefer_ymm" : "");
 }
 #else
+static enum plm_processor_level library_level(void)
+{
+  return PLM_PROCESSOR_PORTABLE;
+}
+
 static void print_isa(char *text, size_t size)
 {
   (void)size;
@@ -313,17 +340,17 @@ const char *plm_products_library(void)
   return name;
 }
 
+struct plm_products_kind plm_products_kind(void)
+{
+  const dnnl_version_t *version = dnnl_version();
+  return (struct plm_products_kind){.version = (uint32_t)(version->major * 100 + version->minor),
+                                    .level = library_level()};
+}
+
 void plm_products_limit(enum plm_processor_level level)
 {
 #if defined(__x86_64__)
-  static const dnnl_cpu_isa_t isas[PLM_PROCESSOR_LEVELS] = {
-      [PLM_PROCESSOR_PORTABLE] = dnnl_cpu_isa_sse41,
-      [PLM_PROCESSOR_AVX2] = dnnl_cpu_isa_avx2,
-      [PLM_PROCESSOR_AVX512] = dnnl_cpu_isa_avx512_core,
-      [PLM_PROCESSOR_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
-      [PLM_PROCESSOR_AMX] = dnnl_cpu_isa_avx512_core_amx,
-  };
-  dnnl_set_max_cpu_isa(isas[level]);
+  dnnl_set_max_cpu_isa(ISAS[level]);
 #else
   (void)level;
 #endif
@@ -365,26 +392,6 @@ void plm_products_close(struct plm_products *products)
   free(products->streams);
   free(products->scratch);
   free(products);
-}
-
-/* Prepares a bf16 product instead of asking the processor, because PLM_CPU_ISA or
- * ONEDNN_MAX_CPU_ISA may keep oneDNN from using what the processor has. */
-bool plm_products_have_bf16(void)
-{
-  enum { SIDE = 64 };
-  const struct plm_product_shape shape = {.M = SIDE,
-                                          .N = SIDE,
-                                          .K = SIDE,
-                                          .lda = SIDE,
-                                          .ldb = SIDE,
-                                          .ldc = SIDE,
-                                          .is_bf16 = 1,
-                                          .bf16_output = 1};
-  struct plm_products *products;
-  if (plm_products_open(1, &products, NULL) != PLM_OK) return false;
-  const bool has = plm_products_get(products, &shape) != NULL;
-  plm_products_close(products);
-  return has;
 }
 
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error)

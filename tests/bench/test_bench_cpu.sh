@@ -16,7 +16,7 @@ expected=('step demo fp32' 'product 2048^3 fp32' 'attention demo' 'a call for ea
   'executed over allowed area' 'packer, corpus' 'padding, 1024'
   'embed ESM-2 8M fp32' 'score ESM-2 8M fp32'
   'fine-tuning ESM-2 35M fp32, LoRA of q, v' 'processor time')
-grep -q 'bf16 is not measured: this processor has no bf16 products' table ||
+grep -q 'bf16 is not measured: this processor has no bf16 instructions' table ||
   expected+=('step demo bf16' 'product 2048^3 bf16' 'embed ESM-2 8M bf16' 'score ESM-2 8M bf16')
 for row in "${expected[@]}"; do
   grep -qF "$row" rows || fail "no row: $row"

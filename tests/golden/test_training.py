@@ -124,12 +124,7 @@ def test_bf16_stays_near_fp32(cases, architecture, objective):
     """The head is untied: with its matrix drawn from N(0, 1), logits would be tens, and bf16 in any program
     about 1e-2 away from fp32."""
     changes = dict(trainer__precision="bf16", model__tie_embeddings=False)
-    try:
-        case = cases(architecture, objective, **changes)
-    except AssertionError as error:
-        if "no bf16 products" in str(error):
-            pytest.skip("this processor has no bf16 products")
-        raise
+    case = cases(architecture, objective, **changes)
     trainer = Trainer(case.settings, case.model())
     off = [abs(theirs["loss"] - ours["loss"]) for ours, theirs in case.follow(trainer)]
     print(f"bf16: losses {max(off):.1e} off")

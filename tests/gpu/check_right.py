@@ -191,11 +191,9 @@ def parity(check, part, until):
         for architecture in architectures
         for precision in PRECISIONS
     }
-    no_bf16 = runs[architectures[0], "bf16"]["cpu"].refused("has no bf16 products", until)
     jobs = []
-    for (_, precision), of in runs.items():
-        if precision == "fp32" or not no_bf16:
-            jobs.append((of["cpu"],))
+    for of in runs.values():
+        jobs.append((of["cpu"],))
         jobs.append((of["cuda"], of["again"]))  # one after the other
 
     def in_order(job):
@@ -220,11 +218,9 @@ def parity(check, part, until):
 
 def against_the_cpu(part, what, of, lines, bar):
     """Returns a row of the table, or None."""
-    cpu, cuda = lines.get(of["cpu"]), lines[of["cuda"]]
+    cpu, cuda = lines[of["cpu"]], lines[of["cuda"]]
     if isinstance(cuda, Exception):
         part.verdict(f"{what}, on the device", False, str(cuda))
-    elif cpu is None:
-        part.verdict(f"{what}, against the CPU", None, "this processor has no bf16 products")
     elif isinstance(cpu, Exception):
         part.verdict(f"{what}, on the CPU", False, str(cpu))
     else:

@@ -69,19 +69,6 @@ class Training:
         self.packer = self.trainer = None
         self.times = 0
 
-    def refused(self, words, until):
-        """Whether the trainer refuses this run with these words, before it has begun."""
-        command = [
-            self.check.program("bin/plm-trainer"),
-            "-c",
-            self.config,
-            *self.sets,
-            "--dry-run",
-        ]
-        limit_s = until - time.monotonic()
-        outcome = self.check.runner.run(f"{self.name}-refused", command, limit_s, extra=self.extra)
-        return not outcome.good and words in outcome.text()
-
     def start(self):
         runner, tell = self.check.runner, ["-c", self.config, "--run", self.run]
         self.times += 1

@@ -27,11 +27,15 @@ static void lesser_levels_are_kept_to(void **state)
   assert_int_equal(ops->act_bytes, 4);
   ops->close(ops);
   assert_int_equal(open_cpu("portable", PLM_PRECISION_AUTO, "avx2", &ops, &error), PLM_UNSUPPORTED);
-#if defined(__x86_64__)
   /* the limit holds for the product library as well */
-  assert_int_equal(open_cpu("portable", PLM_PRECISION_BF16, NULL, &ops, &error), PLM_UNSUPPORTED);
+  const struct plm_cpu_request native = {
+      .precision = PLM_PRECISION_BF16, .bf16 = PLM_BF16_NATIVE, .threads = 1};
+  assert_int_equal(plm_ops_cpu_open_as(&native, &ops, &error), PLM_UNSUPPORTED);
   assert_non_null(strstr(error.what, "no bf16 products"));
-#endif
+  assert_int_equal(open_cpu("portable", PLM_PRECISION_BF16, NULL, &ops, &error), PLM_OK);
+  assert_string_equal(ops->bf16_products, "fp32");
+  assert_int_equal(ops->act_bytes, 2);
+  ops->close(ops);
   for (int i = 0; i < PLM_PROCESSOR_LEVELS; i++) {
     assert_int_equal(setenv("PLM_CPU_ISA", plm_processor_level_name(i), 1), 0);
     if (i <= (int)best) assert_int_equal(plm_processor_level(), i);

@@ -97,6 +97,14 @@ static void compare_number(struct plm_trainer_state *state, const char *what, ui
   compare_text(state, what, texts[0], texts[1]);
 }
 
+static enum plm_bf16_products saved_bf16_products(const struct plm_resolved *saved)
+{
+  for (int i = PLM_BF16_NATIVE; plm_bf16_products_names[i] != NULL; i++)
+    if (strcmp(saved->bf16_products, plm_bf16_products_names[i]) == 0)
+      return (enum plm_bf16_products)i;
+  return PLM_BF16_AUTO;
+}
+
 void plm_resume_request(const struct plm_resolved *saved, const struct plm_resume_options *options,
                         struct plm_ops_request *request)
 {
@@ -111,7 +119,9 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_resum
   /* the ranks of a host have divided its processors among themselves */
   if (options->threads == 0 && !saved->anew.threads && saved->ranks == options->ranks)
     request->threads = saved->threads;
-  if (!any_device) request->isa = saved->isa;
+  if (any_device) return;
+  request->isa = saved->isa;
+  request->bf16 = saved_bf16_products(saved);
 }
 
 static bool is_power_of_two(uint32_t number)
@@ -160,6 +170,9 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resume
   compare_text(state, "plm-trainer's build", saved->build, today->build);
   if (strcmp(saved->device, today->device) != 0) return;
   compare_text(state, "product library", saved->products, today->products);
+  /* fp32 has none, and checkpoints of earlier builds name none */
+  if (saved->bf16_products[0] != '\0' && today->bf16_products[0] != '\0')
+    compare_text(state, "bf16 products", saved->bf16_products, today->bf16_products);
   compare_text(state, "instruction set", saved->isa, today->isa);
   if (saved->kernels[0] != '\0' && strcmp(saved->isa, today->isa) == 0)
     compare_text(state, "CUDA kernels", saved->kernels, today->kernels);

@@ -55,6 +55,7 @@ static const struct field fields[] = {
     FIELD("resolved", "level", KIND_LATER, resolved.level),
     FIELD("resolved", "build", KIND_LATER, resolved.build),
     FIELD("resolved", "products", KIND_LATER, resolved.products),
+    FIELD("resolved", "bf16_products", KIND_LATER, resolved.bf16_products),
     FIELD("resolved", "kernels", KIND_LATER, resolved.kernels),
     FIELD("resolved", "fallback", KIND_LATER, resolved.fallback),
 };

@@ -17,14 +17,15 @@
 #include "trainer/tuning/tuning.h"
 
 /* Opens the backend of the request. If that is not supported here, falls back to another
- * instruction set, and then, if trainer.precision is auto, to another precision than the saved one.
- */
+ * instruction set and way of bf16 products, and then, if trainer.precision is auto, to another
+ * precision than the saved one. */
 static plm_status open_ops(enum plm_precision wanted, struct plm_ops_request *request,
                            struct plm_ops **ops, struct plm_error *error)
 {
   plm_status status = plm_ops_open(request, ops, error);
-  if (status == PLM_UNSUPPORTED && request->isa != NULL) {
+  if (status == PLM_UNSUPPORTED && (request->isa != NULL || request->bf16 != PLM_BF16_AUTO)) {
     request->isa = NULL;
+    request->bf16 = PLM_BF16_AUTO;
     status = plm_ops_open(request, ops, error);
   }
   if (status == PLM_UNSUPPORTED && wanted == PLM_PRECISION_AUTO &&
@@ -53,6 +54,8 @@ static struct plm_resolved resolve_today(const struct plm_resume_options *option
   snprintf(today.precision, sizeof today.precision, "%s",
            plm_precision_name(ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
   if (ops->products != NULL) snprintf(today.products, sizeof today.products, "%s", ops->products);
+  if (ops->bf16_products != NULL)
+    snprintf(today.bf16_products, sizeof today.bf16_products, "%s", ops->bf16_products);
   if (ops->kernels != NULL) snprintf(today.kernels, sizeof today.kernels, "%s", ops->kernels);
   if (ops->fallback != NULL) snprintf(today.fallback, sizeof today.fallback, "%s", ops->fallback);
   if (ops->processor != NULL)
@@ -123,8 +126,10 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
       same_rate ? state->resolved.product_flops : plm_product_rate(trainer->ops, plm_clock_ns);
   state->resolved = today;
   PLM_TRY(join_ranks(trainer, error));
-  plm_info("training on %s (%s), %s%s%s", today.device, today.isa, today.precision,
-           today.kernels[0] != '\0' ? "; " : "", today.kernels);
+  const bool by_fp32 = strcmp(today.bf16_products, plm_bf16_products_names[PLM_BF16_BY_FP32]) == 0;
+  plm_info("training on %s (%s), %s%s%s%s", today.device, today.isa, today.precision,
+           by_fp32 ? " by fp32 products" : "", today.kernels[0] != '\0' ? "; " : "", today.kernels);
+  if (plm_device_is_cpu(today.device)) plm_info("%s", plm_ops_cpu_bf16_gain());
   return plm_tuning_begin(state, trainer->ops, trainer->ranks, &trainer->tuning, error);
 }
 

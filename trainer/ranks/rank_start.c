@@ -86,16 +86,16 @@ void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_reque
 
 /* ---- comparing the ranks --------------------------------------------------------------------- */
 
-enum { TRAITS = 10, KERNELS = 3, TRAIT_SIZE = 128 };
+enum { TRAITS = 11, KERNELS = 3, TRAIT_SIZE = 128 };
 struct traits {
   char host[PLM_HOST_NAME_SIZE];
   char of[TRAITS][TRAIT_SIZE];
 };
-static const char *const trait_names[TRAITS] = {"build",           "device",
-                                                "precision",       "CUDA kernels",
-                                                "instruction set", "level of instructions",
-                                                "threads",         "product library",
-                                                "processor",       "driver"};
+static const char *const trait_names[TRAITS] = {
+    "build",        "device",          "precision",
+    "CUDA kernels", "instruction set", "level of instructions",
+    "threads",      "product library", "bf16 products",
+    "processor",    "driver"};
 
 static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_resolved *resolved)
 {
@@ -103,9 +103,17 @@ static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_r
   char threads[16];
   const char *driver = ranks->ops->driver != NULL ? ranks->ops->driver : "";
   snprintf(threads, sizeof threads, "%u", resolved->threads);
-  const char *const texts[TRAITS] = {
-      resolved->build, resolved->device, resolved->precision, resolved->kernels,   resolved->isa,
-      resolved->level, threads,          resolved->products,  resolved->processor, driver};
+  const char *const texts[TRAITS] = {resolved->build,
+                                     resolved->device,
+                                     resolved->precision,
+                                     resolved->kernels,
+                                     resolved->isa,
+                                     resolved->level,
+                                     threads,
+                                     resolved->products,
+                                     resolved->bf16_products,
+                                     resolved->processor,
+                                     driver};
   snprintf(traits.host, sizeof traits.host, "%s", ranks->collective->place.host);
   for (int i = 0; i < TRAITS; i++) snprintf(traits.of[i], TRAIT_SIZE, "%s", texts[i]);
   return traits;

@@ -101,7 +101,6 @@ static void recomputation_gives_the_same_bits(void **state)
 static void recomputation_gives_the_same_bits_in_bf16(void **state)
 {
   (void)state;
-  if (!model_case_has_bf16()) skip("this processor has no bf16 products");
   recomputation_gives_the_same_bits_in(PLM_PRECISION_BF16);
 }
 
@@ -305,7 +304,6 @@ static void a_shorter_chunk_gives_the_same_loss(void **state)
 static void bf16_is_near_the_reference(void **state)
 {
   (void)state;
-  if (!model_case_has_bf16()) skip("this processor has no bf16 products");
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
     struct scene scene;
     double loss, expected_loss;
@@ -355,7 +353,6 @@ static void training_has_the_loss_of_evaluation(void **state)
   struct plm_error error = {0};
   for (int precision = PLM_PRECISION_FP32; precision <= PLM_PRECISION_BF16; precision++) {
     struct scene scene;
-    if (precision == PLM_PRECISION_BF16 && !model_case_has_bf16()) continue;
     open_scene(&scene, PLM_UNET, true, precision, 77);
     const struct model_case *c = &scene.c;
     const struct case_batch *placed = &scene.placed;

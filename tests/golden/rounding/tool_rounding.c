@@ -257,7 +257,7 @@ int main(int argc, char **argv)
     ops = device_case_open(PLM_PRECISION_BF16, 1);
   } else if (argc < 3 || plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &ops, &error) != PLM_OK) {
     plm_error_print("tool_rounding", &error);
-    return 77; /* this processor has no bf16 */
+    return 2;
   }
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
     if (strcmp(argv[2], operators[i].name) != 0 || argc != 3 + operators[i].sizes) continue;

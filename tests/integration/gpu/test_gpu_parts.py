@@ -326,21 +326,6 @@ def test_each_run_has_its_own_algorithms_unless_it_is_compared(make_check):
     assert all(folder.startswith(str(check.folder)) for folder in folders)  # not the user's
 
 
-@pytest.mark.parametrize(
-    ("said", "refused"),
-    [
-        ("echo this processor has no bf16 products; exit 2", True),
-        ("echo no bf16; exit 2", False),
-        ("exit 0", False),
-    ],
-)
-def test_whether_the_processor_has_bf16_is_asked_before(make_check, said, refused):
-    check = make_check()
-    program(check.build / "bin/plm-trainer", f"#!/bin/sh\n{said}\n")
-    run = check_right.Training(check, "a", {}, "cpu", "bf16")
-    assert run.refused("has no bf16 products", soon()) is refused
-
-
 # ---- compute-sanitizer ----
 
 

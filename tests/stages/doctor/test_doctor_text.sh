@@ -30,17 +30,18 @@ finds() {
   diff found - || fail "doctor $* finds something else about $checks"
 }
 
-ANSWER='{"device":"cpu","level":"avx2","precision":"bf16","products":"oneDNN 3.1","total":1234567890,"free_bytes":2500000000,"fits":true,"parameter_count":2500000}' \
-  finds 'programs|device|oneDNN|memory|disk|ranks|ports' <<'END_FOUND'
+ANSWER='{"device":"cpu","level":"avx2","precision":"bf16","products":"oneDNN 3.1","bf16_gain":"bf16 gains that much","total":1234567890,"free_bytes":2500000000,"fits":true,"parameter_count":2500000}' \
+  finds 'programs|device|precision|oneDNN|memory|disk|ranks|ports' <<'END_FOUND'
 programs ok: plm-pipeline V, with its stages in HERE/bin
 device ok: the trainer computes on the CPU (avx2) in bf16, with N cores
+precision ok: bf16 gains that much
 oneDNN ok: oneDNN 3.1
 memory ok: the trainer takes 1.23 GB, and 2.50 GB are free
 disk ok: checkpoints take at most 0.32 GB, and N GB are free at HERE/run
 ports ok: all 3 are free
 END_FOUND
 ANSWER='{"device":"cpu","level":"portable","precision":"fp32","products":"cblas","total":1234567890,"free_bytes":1,"fits":false,"largest_micro_batch_tokens":512}' \
-  finds 'device|oneDNN|memory' <<'END_FOUND'
+  finds 'device|precision|oneDNN|memory' <<'END_FOUND'
 device warning: the trainer computes on the CPU (portable) in fp32, with N cores -> this processor has no AVX2: training works, but use a newer one
 oneDNN warning: cblas, which has no bf16 products -> install libdnnl-dev, then `make clean` and `make`
 memory problem: the trainer takes 1.23 GB, and 0.00 GB are free -> set trainer.micro_batch_tokens to 512, or trainer.recompute: block

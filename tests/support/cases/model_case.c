@@ -31,18 +31,6 @@ struct plm_model_config model_case_small(enum plm_architecture architecture)
                                    .vocab_size = 33};
 }
 
-bool model_case_has_bf16(void)
-{
-  struct plm_ops *ops;
-  struct plm_error error = {0};
-  if (device_case_is_real()) return true;
-  const plm_status status = plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &ops, &error);
-  if (status == PLM_UNSUPPORTED) return false;
-  succeed(status, &error);
-  ops->close(ops);
-  return true;
-}
-
 void model_case_open(struct model_case *c, const struct plm_model_config *config,
                      const struct plm_model_options *options, int precision, uint64_t seed)
 {

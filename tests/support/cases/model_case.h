@@ -20,8 +20,6 @@ struct model_case {
 
 /* The smallest sensible model: width 64, two or four blocks, chunks of 128 tokens. */
 struct plm_model_config model_case_small(enum plm_architecture architecture);
-/* Whether the processor and the product library support bf16. */
-bool model_case_has_bf16(void);
 /* Opens a model with the weights of case_weights. precision as in plm_ops_cpu_open. */
 void model_case_open(struct model_case *c, const struct plm_model_config *config,
                      const struct plm_model_options *options, int precision, uint64_t seed);

@@ -35,14 +35,6 @@ trainer:
 YAML
 }
 
-# has_bf16 [ARG...]: whether the trainer of $PLM_TMP/pipeline.yaml can compute in bf16 on this processor
-has_bf16() {
-  local said
-  said=$(plm-trainer -c "$PLM_TMP/pipeline.yaml" --dry-run --set trainer.precision=bf16 "$@" 2>&1) && return 0
-  [[ $said == *"has no bf16 products"* ]] || fail "an estimate in bf16: $said"
-  return 1
-}
-
 # start_packer RUN [ARG...]: starts one in the background; its pid is in $packer_pid
 # shellcheck disable=SC2034 # packer_pid is for who called
 start_packer() {

@@ -46,6 +46,7 @@ static const struct plm_resolved saved = {.device = "cpu",
                                           .version = "0.1.0",
                                           .build = "abc",
                                           .products = "oneDNN 3.1",
+                                          .bf16_products = "fp32",
                                           .kernels = "attention sm90"};
 
 /* Compares the saved choices with today's. Returns what is said; *exact as it is afterwards. */
@@ -98,6 +99,9 @@ static void each_difference_is_named(void **state)
       {offsetof(struct plm_resolved, build), "abd", 0, "plm-trainer's build was abc, is abd"},
       {offsetof(struct plm_resolved, products), "oneDNN 3.2", 0,
        "product library was oneDNN 3.1, is oneDNN 3.2"},
+      {offsetof(struct plm_resolved, bf16_products), "native", 0,
+       "bf16 products was fp32, is native"},
+      {offsetof(struct plm_resolved, bf16_products), "", 0, NULL},
       {offsetof(struct plm_resolved, kernels), "attention mma", 0,
        "CUDA kernels was attention sm90, is attention mma"},
       {offsetof(struct plm_resolved, fallback), "no card", 0, NULL},
@@ -133,13 +137,14 @@ static void consequences_are_left_out(void **state)
   says(&today, "instruction set was avx512, is avx2");
 }
 
-/* Checkpoints of earlier builds name no level, and those of the CPU no kernels. */
+/* Checkpoints of earlier builds name no level and no way of bf16 products, and those of the CPU no
+ * kernels. */
 static void what_was_not_saved_is_not_compared(void **state)
 {
   (void)state;
   struct plm_resolved before = saved;
   bool exact;
-  before.level[0] = before.kernels[0] = '\0';
+  before.level[0] = before.kernels[0] = before.bf16_products[0] = '\0';
   assert_string_equal(compared(&before, &saved, &exact), "");
   assert_true(exact);
 }
@@ -195,7 +200,34 @@ static void the_request_is_as_it_was(void **state)
       assert_int_equal(request.precision, open && !cuda ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32);
       assert_int_equal(request.threads, open && !cuda ? 8 : 3);
       assert_ptr_equal(request.isa, cuda ? isa : before.isa);
+      assert_int_equal(request.bf16, cuda ? PLM_BF16_AUTO : PLM_BF16_BY_FP32);
     }
+}
+
+/* The way of bf16 products is the saved one, whatever the table of this build says. */
+static void bf16_products_are_as_they_were(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *saved;
+    enum plm_bf16_products wanted;
+  } cases[] = {{"native", PLM_BF16_NATIVE},
+               {"fp32", PLM_BF16_BY_FP32},
+               {"", PLM_BF16_AUTO},
+               {"auto", PLM_BF16_AUTO},
+               {"other", PLM_BF16_AUTO}};
+  const struct plm_resume_options options = plm_resume_options_of(&config);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_resolved before = saved;
+    struct plm_ops_request request = {.device = PLM_DEVICE_AUTO};
+    strcpy(before.bf16_products, cases[i].saved);
+    plm_resume_request(&before, &options, &request);
+    assert_int_equal(request.bf16, cases[i].wanted);
+    request = (struct plm_ops_request){.device = PLM_DEVICE_AUTO};
+    before.anew.device = true; /* another device may be chosen */
+    plm_resume_request(&before, &options, &request);
+    assert_int_equal(request.bf16, PLM_BF16_AUTO);
+  }
 }
 
 /* What the configuration left open only now, or for another number of ranks, is chosen anew. */
@@ -239,6 +271,7 @@ int main(void)
       cmocka_unit_test(what_was_not_saved_is_not_compared),
       cmocka_unit_test(the_number_of_shares_is_kept),
       cmocka_unit_test(the_request_is_as_it_was),
+      cmocka_unit_test(bf16_products_are_as_they_were),
       cmocka_unit_test(what_was_set_before_is_chosen_anew),
   };
   return cmocka_run_group_tests(tests, load_config, unload_config);

@@ -27,3 +27,15 @@ expect 0 taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" plm-pipelin
   --set trainer.steps=4 --set trainer.threads=0 --set trainer.precision=fp32
 [ "$(resolved threads)" = "$processors" ] || fail "an earlier choice was not kept: $(resolved threads)"
 [ "$(resolved product_flops_per_second)" = "$rate" ] || fail "the rate of products was measured again"
+
+# how bf16 operands are multiplied: at the level `portable` by fp32 products, and so after it, where others may be faster
+mv run first
+PLM_CPU_ISA=portable train 2 precision=bf16
+[ "$(resolved bf16_products)" = '"fp32"' ] || fail "at the level portable: $(resolved bf16_products)"
+train 3 precision=bf16
+[ "$(resolved bf16_products)" = '"fp32"' ] || fail "the way of bf16 products was not kept: $(resolved bf16_products)"
+[ "$(grep -c 'training on cpu (.*), bf16 by fp32 products$' run/logs/trainer.0.log)" = 2 ] ||
+  fail "the log: $(cat run/logs/trainer.0.log)"
+if grep -q 'bf16 products was' run/logs/trainer.0.log; then fail "the resume chose another way of bf16 products"; fi
+[ "$(grep -c 'bf16 \(is faster than fp32\|saves memory but no time\) here: ' run/logs/trainer.0.log)" = 2 ] ||
+  fail "the log does not say what bf16 gains: $(cat run/logs/trainer.0.log)"

@@ -42,7 +42,8 @@ static void fill(struct plm_trainer_state *state, const struct plm_config *confi
                    .processor = "A processor",
                    .version = "0.0.1",
                    .build = "0123456789abcdef",
-                   .products = "oneDNN 2.6.0"},
+                   .products = "oneDNN 2.6.0",
+                   .bf16_products = "fp32"},
   };
   plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed);
 }
@@ -203,6 +204,7 @@ static void an_older_checkpoint_is_read(void **unused)
   cJSON *resolved = cJSON_GetObjectItem(json, "resolved");
   cJSON_DeleteItemFromObject(resolved, "build");
   cJSON_DeleteItemFromObject(resolved, "products");
+  cJSON_DeleteItemFromObject(resolved, "bf16_products");
   cJSON_DeleteItemFromObject(resolved, "level");
   cJSON *algorithms = cJSON_DetachItemFromObject(resolved, "algorithms");
   assert_non_null(algorithms);

@@ -149,6 +149,7 @@ static const struct plm_resolved resolved = {.device = "gpu",
                                              .processor = "P1",
                                              .build = "b1",
                                              .products = "cblas",
+                                             .bf16_products = "native",
                                              .kernels = "k1"};
 
 /* What a rank on `host` sends about itself; the caller frees it. */
@@ -220,6 +221,7 @@ static void each_trait_is_compared(void **state)
   DIFFERS(isa, "avx", "instruction set avx2", machines);
   DIFFERS(level, "avx2", "level of instructions avx512", machines);
   DIFFERS(products, "", "product library cblas", machines);
+  DIFFERS(bf16_products, "fp32", "bf16 products native", machines);
   DIFFERS(processor, "P12", "processor P1", machines);
   other = resolved;
   other.threads = 77;
