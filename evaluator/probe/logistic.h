@@ -5,11 +5,14 @@
  * by L-BFGS; intercepts are free. Two classes have one output f, and the second class has the
  * probability 1 / (1 + exp(-f)); more classes have one output each and the softmax of them.
  * scikit-learn's make_pipeline(StandardScaler(), LogisticRegression(C=1 / alpha)) minimises the
- * same. The Hessian of a row is at most 1/4 z z' with two classes, and at most 1/2 z z' for each of
- * more outputs (Böhning 1992), so with many rows the search is preconditioned by the inverse of 1/4
- * or 1/2 Z' Z + alpha. Everything is double. The rows are cut into parts that depend only on their
- * number, and sums are added in the order of the parts, so the result does not depend on the number
- * of threads. */
+ * same.
+ *
+ * The Hessian of a row is at most 1/4 z z' with two classes, and at most 1/2 z z' for each of more
+ * outputs (Böhning 1992), so with many rows the search is preconditioned by the inverse of
+ * 1/4 or 1/2 Z' Z + alpha.
+ *
+ * Everything is double. The rows are cut into parts that depend only on their number, and sums are
+ * added in the order of the parts, so the result does not depend on the number of threads. */
 #ifndef PLM_EVALUATOR_PROBE_LOGISTIC_H
 #define PLM_EVALUATOR_PROBE_LOGISTIC_H
 
