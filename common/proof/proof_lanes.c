@@ -1,6 +1,7 @@
 /* BLAKE2b in lanes, and choosing how many. lanes_body.h has the work, once for each width. */
 #include "common/proof/proof_lanes.h"
 
+#if defined(__x86_64__)
 #include <endian.h>
 #include <immintrin.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static const uint8_t *next_block(struct lane *lane)
 #define NAME(name) name##_avx512
 #define TARGET __attribute__((target("avx512f")))
 #include "common/proof/lanes_body.h"
+#endif
 
 static void hash_one_by_one(enum proof_tag tag, const struct proof_task *tasks, size_t count,
                             size_t out_bytes)
@@ -95,6 +97,7 @@ bool proof_hash_many_form(enum proof_lanes form, enum proof_tag tag, const struc
 {
   switch (form) {
   case PROOF_ONE: hash_one_by_one(tag, tasks, count, out_bytes); return true;
+#if defined(__x86_64__)
   case PROOF_AVX2:
     if (!__builtin_cpu_supports("avx2")) return false;
     hash_tasks_avx2(tag, tasks, count, out_bytes);
@@ -103,6 +106,7 @@ bool proof_hash_many_form(enum proof_lanes form, enum proof_tag tag, const struc
     if (!__builtin_cpu_supports("avx512f")) return false;
     hash_tasks_avx512(tag, tasks, count, out_bytes);
     return true;
+#endif
   default: return false;
   }
 }

@@ -17,7 +17,7 @@ struct proof_task {
 void proof_hash_many(enum proof_tag tag, const struct proof_task *tasks, size_t count,
                      size_t out_bytes);
 
-/* From the slowest to the fastest. */
+/* From the slowest to the fastest. Processors other than x86-64 have only PROOF_ONE. */
 enum proof_lanes { PROOF_ONE, PROOF_AVX2, PROOF_AVX512, PROOF_LANES_FORMS };
 /* The same with a given form, for tests. False: the processor does not have it. */
 bool proof_hash_many_form(enum proof_lanes form, enum proof_tag tag, const struct proof_task *tasks,
