@@ -121,6 +121,19 @@ static plm_status label_room(uint8_t **bytes, size_t *capacity, size_t used, siz
   return PLM_OK;
 }
 
+/* The window was planned with lengths that nothing had proven. */
+static plm_status check_planned_length(const struct plm_corpus_stream *state,
+                                       const struct plm_chunk_document *planned, uint32_t proven,
+                                       struct plm_error *error)
+{
+  if (planned->residues == proven) return PLM_OK;
+  plm_error_set(
+      error, PLM_CORRUPT, "document %llu of %s was read with %u residues, but ingest wrote %u",
+      (unsigned long long)planned->number, plm_split_name(state->split), planned->residues, proven);
+  plm_error_hint(error, "copy the corpus again or ingest its sources again");
+  return plm_error_where(error, "%s", plm_corpus_path(state->corpus));
+}
+
 /* Reads and proves the label records and lengths of a window, group by group. */
 static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error *error)
 {
@@ -136,7 +149,7 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
   }
   state->window_label_size = 0;
   for (uint32_t slot = 0; slot < window->group_count; slot++) {
-    const uint32_t *lengths;
+    const uint32_t *lengths = NULL;
     const uint8_t *records;
     const size_t *offsets;
     PLM_TRY(plm_corpus_proven_lengths(state->cursor, state->split, window->groups[slot], &lengths,
@@ -145,8 +158,10 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
                               error));
     for (uint32_t p = window->group_begin[slot]; p < window->group_begin[slot + 1]; p++) {
       const uint32_t i = window->places[p].document;
-      const size_t *begin = offsets + window->documents[i].number % PLM_GROUP_DOCUMENTS;
+      const uint64_t in_group = window->documents[i].number % PLM_GROUP_DOCUMENTS;
+      const size_t *begin = offsets + in_group;
       const size_t size = begin[1] - begin[0];
+      PLM_TRY(check_planned_length(state, &window->documents[i], lengths[in_group], error));
       PLM_TRY(label_room(&state->window_labels, &state->window_label_capacity,
                          state->window_label_size, size, error));
       memcpy(state->window_labels + state->window_label_size, records + begin[0], size);
@@ -158,7 +173,7 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
 }
 
 /* With labels, the lengths are proven together with them, so that each label record is decompressed
- * once. */
+ * once, and those of the plan are compared with the proven ones. */
 static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
 {
   const struct plm_plan_corpus from = {.plan = state->plan,

@@ -2,10 +2,15 @@
  * windows, whatever the sizes of the batches, and again after each beginning. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/base/files/file.h"
 #include "common/base/numbers/philox.h"
 #include "common/plan/assemble.h"
 #include "evaluator/evaluate/corpus_stream.h"
@@ -298,6 +303,68 @@ static void wrong_lengths_are_found(void **state)
   }
 }
 
+/* Replaces numbers that are at one place of a corpus's data, also for those who have it open. */
+static void overwrite(const char *directory, const uint32_t *present, const uint32_t *wanted,
+                      size_t count)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat file = {0};
+  const size_t size = count * sizeof *present;
+  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DATA, NULL), PLM_OK);
+  const int descriptor = open(path, O_RDWR | O_CLOEXEC);
+  assert_true(descriptor >= 0 && fstat(descriptor, &file) == 0);
+  char *data = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  assert_ptr_not_equal(data, MAP_FAILED);
+  char *at = memmem(data, (size_t)file.st_size, present, size);
+  assert_non_null(at);
+  memcpy(at, wanted, size);
+  munmap(data, (size_t)file.st_size);
+  close(descriptor);
+}
+
+/* The plan's first documents have lengths that the cursor kept from counting, when they were wrong.
+ * When the label records are read, the same lengths are read again, and are right. */
+static void lengths_that_were_kept_are_compared_with_the_proven_ones(void **state)
+{
+  (void)state;
+  enum { FIRST = 2 * PLM_GROUP_DOCUMENTS, COUNT = 88 };
+  static const struct written_corpus of = {.documents = {10, FIRST + COUNT, 20},
+                                           .longest = 150,
+                                           .cluster_documents = 2,
+                                           .labelled = true};
+  /* One window, of the second group of clusters and then the first. Both have documents of the last
+   * group of documents, and the second group of clusters has no others. */
+  const struct plm_plan_parameters plan = {.seed = 2,
+                                           .max_length = L,
+                                           .alignment = 1,
+                                           .window_groups = 2,
+                                           .truncate = PLM_TRUNCATE_SPLIT,
+                                           .sampling = PLM_SAMPLING_CLUSTERS,
+                                           .shuffle = true};
+  struct plm_corpus *corpus = written_corpus_open("kept", &of);
+  uint32_t *lengths = corpus_lengths(corpus, PLM_SPLIT_VALID), wrong[COUNT];
+  for (uint32_t i = 0; i < COUNT; i++) wrong[i] = lengths[FIRST + (i ^ 1)];
+  for (int forged = 0; forged < 2; forged++) {
+    struct plm_corpus_stream *opened;
+    const struct plm_label_schema *schema;
+    struct plm_batch batch;
+    struct plm_error error;
+    uint64_t total;
+    assert_int_equal(plm_corpus_stream_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
+    const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
+    assert_int_equal(stream.labels(stream.context, &schema, NULL), PLM_OK);
+    if (forged) overwrite(plm_corpus_path(corpus), lengths + FIRST, wrong, COUNT);
+    assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+    if (forged) overwrite(plm_corpus_path(corpus), wrong, lengths + FIRST, COUNT);
+    assert_int_equal(stream.next(stream.context, MOST, &batch, &error),
+                     forged ? PLM_CORRUPT : PLM_OK);
+    if (forged) assert_non_null(strstr(error.what, "residues, but ingest wrote"));
+    plm_corpus_stream_close(opened);
+  }
+  free(lengths);
+  plm_corpus_close(corpus);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -305,6 +372,7 @@ int main(void)
       cmocka_unit_test(a_batch_ends_with_the_split),
       cmocka_unit_test(labels_come_with_their_documents),
       cmocka_unit_test(wrong_lengths_are_found),
+      cmocka_unit_test(lengths_that_were_kept_are_compared_with_the_proven_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
