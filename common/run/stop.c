@@ -16,6 +16,11 @@ volatile int plm_stop_requested;
 static int told;         /* SIGINT or SIGTERM has come; atomic */
 static pid_t supervisor; /* that started this process; 0: none */
 
+enum { HANDLED = 4 };
+static const int handled[HANDLED] = {SIGTERM, SIGUSR1, SIGINT, SIGPIPE};
+static struct sigaction replaced[HANDLED]; /* their actions before the installation */
+static bool installed;
+
 /* Batch systems and service managers signal every process of a job, so a stage gets the signal
  * twice: from them, and from its supervisor, which stops its stages in order or dies. While the
  * supervisor lives, only it kills, with SIGKILL. */
@@ -65,19 +70,25 @@ static bool is_gone(pid_t pid)
 
 void plm_stop_signals_install(void)
 {
-  struct sigaction action = {.sa_sigaction = note_stop, .sa_flags = SA_ONSTACK | SA_SIGINFO};
+  const struct sigaction action = {.sa_sigaction = note_stop, .sa_flags = SA_ONSTACK | SA_SIGINFO};
+  const struct sigaction ignore = {.sa_handler = SIG_IGN};
   const char *mark = getenv(PLM_SUPERVISED); /* begins with the supervisor's process */
   supervisor = mark != NULL ? (pid_t)atol(mark) : 0;
   use_separate_stack();
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGUSR1, &action, NULL);
-  sigaction(SIGINT, &action, NULL);
-  signal(SIGPIPE, SIG_IGN);
+  for (int i = 0; i < HANDLED; i++)
+    sigaction(handled[i], handled[i] == SIGPIPE ? &ignore : &action,
+              installed ? NULL : &replaced[i]);
+  installed = true;
   /* The kernel signals the children of a supervisor that dies. If that is mpirun, it passes the
    * signal on only to ranks that it has started already. */
   if (plm_stop_requested == 0 && supervisor > 0 && is_gone(supervisor))
     plm_stop_requested = SIGTERM;
+}
+
+void plm_stop_signals_restore(void)
+{
+  for (int i = 0; installed && i < HANDLED; i++) sigaction(handled[i], &replaced[i], NULL);
+  installed = false;
 }
 
 plm_status plm_stop_status(int signal_number)

@@ -19,6 +19,9 @@
  * If the supervisor is gone already, plm_stop_requested is set at once. SIGPIPE is ignored. Call it
  * on the main thread: only there does the handler get its own stack. */
 void plm_stop_signals_install(void);
+/* Ends what it began: from here on the signals act as before, and plm_stop_requested keeps its
+ * value, which says whether one came in time. Nothing happens if it was not called. */
+void plm_stop_signals_restore(void);
 
 /* The number of the first stop signal; 0 until one arrives. Written by the handler; threads other
  * than the main one load it atomically. */

@@ -5,6 +5,7 @@
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
 #include "common/base/text/printable.h"
+#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/corpus_against.h"
 #include "stages/ingest/corpus_upgrade.h"
@@ -51,7 +52,7 @@ static plm_status upgrade(const char *directory, struct plm_error *error)
              PLM_CORPUS_FORMAT);
   else
     plm_info("%s: has format %d already", directory, info.format);
-  return PLM_OK;
+  return plm_stop_check(" after the upgrade", error);
 }
 
 static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,

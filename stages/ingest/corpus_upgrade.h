@@ -15,7 +15,8 @@
  * there afterwards, and *upgraded whether it was written now (false: it had the new format
  * already). PLM_EXISTS: the folder has other files too, which would be removed with the old corpus.
  * Statuses of plm_corpus_verify and plm_corpus_writer_finish, and of plm_stop_check after a signal.
- */
+ * Stop signals act afterwards as they did before; plm_stop_check tells of one that came after the
+ * exchange. */
 plm_status plm_corpus_upgrade(const char *directory, struct plm_corpus_info *info, bool *upgraded,
                               struct plm_error *error);
 

@@ -1,10 +1,10 @@
 /* stop_at.so: a preloaded library with which a program stops itself (SIGSTOP) before a given call.
  * A test can then kill or signal it there, however fast or slow the machine is.
  *
- *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir or rename) about a path that
- *                  matches PATTERN (fnmatch; of a rename, the new name), or "exchange:*#N": after
- *                  the beginning of the N-th all-to-all exchange with other ranks. #N,M: at both
- *   PLM_STOP_HOLDING  text. If it is set, only a rename of a file that holds it counts.
+ *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir, rename or renameat2) about
+ * a path that matches PATTERN (fnmatch; of a rename, the new name), or "exchange:*#N": after the
+ * beginning of the N-th all-to-all exchange with other ranks. #N,M: at both PLM_STOP_HOLDING  text.
+ * If it is set, only a rename of a file that holds it counts, or a write of bytes that hold it.
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
@@ -112,7 +112,13 @@ static void before_descriptor(const char *call, int descriptor)
   errno = error;
 }
 
-/* Whether the text that is asked for is among the first bytes of a file, or none is asked for. */
+/* Whether the text that is asked for is among some bytes, or none is asked for. */
+static bool hold(const void *bytes, size_t size)
+{
+  return memmem(bytes, size, stop.holding, strlen(stop.holding)) != NULL;
+}
+
+/* The same for the first bytes of a file. */
 static bool holds(const char *path)
 {
   char bytes[4096];
@@ -121,7 +127,7 @@ static bool holds(const char *path)
   const ssize_t size = file < 0 ? 0 : read(file, bytes, sizeof bytes);
   if (file >= 0) close(file);
   errno = error;
-  return size > 0 && memmem(bytes, (size_t)size, stop.holding, strlen(stop.holding)) != NULL;
+  return size > 0 && hold(bytes, (size_t)size);
 }
 
 #pragma GCC visibility push(default) /* everything from here on is found before the C library's */
@@ -136,7 +142,7 @@ ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
 ssize_t write(int descriptor, const void *bytes, size_t size)
 {
   REAL(write);
-  before_descriptor("write", descriptor);
+  if (hold(bytes, size)) before_descriptor("write", descriptor);
   return real(descriptor, bytes, size);
 }
 
@@ -152,6 +158,13 @@ int rename(const char *from, const char *to)
   REAL(rename);
   if (strcmp(stop.call, "rename") == 0 && holds(from)) before("rename", to);
   return real(from, to);
+}
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+  REAL(renameat2);
+  before("renameat2", to);
+  return real(from_folder, from, to_folder, to, flags);
 }
 
 exchange_function MPI_Ialltoall;

@@ -61,11 +61,45 @@ static void the_first_signal_is_kept(void **state)
   raise(SIGPIPE); /* it is ignored */
 }
 
+static volatile sig_atomic_t seen;
+
+static void note(int number)
+{
+  seen = number;
+}
+
+/* Also after two installations. */
+static void afterwards_signals_act_as_before(void **state)
+{
+  (void)state;
+  static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGPIPE};
+  enum { COUNT = sizeof numbers / sizeof *numbers };
+  void (*before[COUNT])(int);
+  for (int i = 0; i < COUNT; i++) before[i] = signal(numbers[i], note);
+  plm_stop_signals_install();
+  plm_stop_signals_install();
+  plm_stop_signals_restore();
+  for (int i = 0; i < COUNT; i++) {
+    seen = 0;
+    raise(numbers[i]);
+    assert_int_equal(seen, numbers[i]);
+  }
+  assert_int_equal(plm_stop_requested, 0);
+  for (int i = 0; i < COUNT; i++) signal(numbers[i], before[i]);
+  plm_stop_signals_restore(); /* there is nothing to restore */
+  plm_stop_signals_install();
+  raise(SIGUSR1);
+  plm_stop_signals_restore();
+  assert_int_equal(plm_stop_requested, SIGUSR1);
+  for (int i = 0; i < COUNT; i++) assert_true(signal(numbers[i], before[i]) == before[i]);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(without_a_signal_nothing_is_said, no_signal),
       cmocka_unit_test_setup(each_signal_has_its_status_and_name, no_signal),
+      cmocka_unit_test_setup(afterwards_signals_act_as_before, no_signal),
       cmocka_unit_test_setup(the_first_signal_is_kept, no_signal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,27 +117,69 @@ def test_what_cannot_be_upgraded_stays_as_it_is(harm, message):
     assert not list(pathlib.Path().glob("*.tmp-*"))
 
 
+def stopped_upgrade(place, number, *options, holding="", meanwhile=lambda: None):
+    """An upgrade that gets a signal at a place (tests/faults/stop_at.c): its exit status, stderr and
+    stdout."""
+    stop = pathlib.Path(os.environ["PLM_BUILD"], "tests/lib/stop_at.so")
+    environment = dict(os.environ, PLM_STOP_AT=place, LD_PRELOAD=str(stop))
+    environment["PLM_STOP_HOLDING"] = holding
+    environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"
+    command = [str(BIN / "plm-pipeline"), "corpus", "plain.corpus", "--upgrade", *options]
+    with open("said", "w") as said, open("shown", "w") as shown:
+        process = subprocess.Popen(command, env=environment, stdout=shown, stderr=said)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    meanwhile()
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    process.wait(timeout=300)
+    return process.returncode, pathlib.Path("said").read_text(), pathlib.Path("shown").read_text()
+
+
 @pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
 )
 def test_a_stopped_upgrade_leaves_the_corpus_as_it_was(number, name):
     before = files_of("plain.corpus")
-    stop = pathlib.Path(os.environ["PLM_BUILD"], "tests/lib/stop_at.so")
-    environment = dict(os.environ, PLM_STOP_AT="mkdir:*.tmp-*#1", LD_PRELOAD=str(stop))
-    environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"
-    command = [str(BIN / "plm-pipeline"), "corpus", "plain.corpus", "--upgrade"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    process.send_signal(number)
-    process.send_signal(signal.SIGCONT)
-    said = process.communicate()[1]
-    assert process.returncode == 128 + number, said
+    status, said, _ = stopped_upgrade("mkdir:*.tmp-*#1", number)
+    assert status == 128 + number, said
     assert f"stopped by {name}; the corpus is as it was, and the same command upgrades it" in said
     assert files_of("plain.corpus") == before
     assert not list(pathlib.Path().glob("*.tmp-*"))
     run("corpus", "plain.corpus", "--upgrade")
     assert description("plain.corpus")["format"] == 3
+
+
+def test_another_failure_is_not_taken_for_a_stop():
+    def lose_the_new_corpus():
+        (new,) = pathlib.Path().glob("plain.corpus.tmp-*")
+        shutil.rmtree(new)
+
+    before = files_of("plain.corpus")
+    status, said, _ = stopped_upgrade(
+        "renameat2:*/plain.corpus#1", signal.SIGINT, meanwhile=lose_the_new_corpus
+    )
+    assert status not in (0, 130), said
+    assert "cannot exchange" in said and "stopped by" not in said
+    assert files_of("plain.corpus") == before
+
+
+def test_a_signal_during_the_exchange_stops_what_comes_after_the_upgrade():
+    status, said, shown = stopped_upgrade("renameat2:*/plain.corpus#1", signal.SIGINT, "--verify")
+    assert status == 130, said
+    assert "written again in format 3" in said and "stopped by Ctrl-C after the upgrade" in said
+    assert "intact" not in said and shown == ""
+    assert description("plain.corpus")["format"] == 3
+    assert not list(pathlib.Path().glob("*.tmp-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_after_the_upgrade_signals_act_as_before_it(number):
+    status, said, _ = stopped_upgrade("write:*/said#1", number, "--verify", holding="written again")
+    assert status == -number, said
+    assert "intact" not in said
+    assert description("plain.corpus")["format"] == 3
+    run("corpus", "plain.corpus", "--verify")
 
 
 def test_a_link_to_the_folder_stays_a_link():
