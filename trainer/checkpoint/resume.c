@@ -170,7 +170,7 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resume
   compare_text(state, "plm-trainer's build", saved->build, today->build);
   if (strcmp(saved->device, today->device) != 0) return;
   compare_text(state, "product library", saved->products, today->products);
-  /* fp32 has none, and checkpoints of earlier builds name none */
+  /* fp32 has none, which is a difference in precision */
   if (saved->bf16_products[0] != '\0' && today->bf16_products[0] != '\0')
     compare_text(state, "bf16 products", saved->bf16_products, today->bf16_products);
   compare_text(state, "instruction set", saved->isa, today->isa);

@@ -14,6 +14,7 @@
 #include "common/base/text/strict_json.h"
 #include "common/base/text/text.h"
 #include "common/metrics/metrics.h"
+#include "common/ops/device.h"
 #include "common/plan/batch_history.h"
 #include "trainer/optimizer/schedule.h"
 
@@ -208,6 +209,15 @@ static bool trainer_state_get(const cJSON *json, const struct field *field,
   return false;
 }
 
+/* Earlier builds do not say how a CPU multiplied bf16 operands: they only had bf16 instructions. */
+static void name_bf16_products(struct plm_resolved *resolved)
+{
+  if (resolved->bf16_products[0] == '\0' && plm_device_is_cpu(resolved->device) &&
+      strcmp(resolved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0)
+    snprintf(resolved->bf16_products, sizeof resolved->bf16_products, "%s",
+             plm_bf16_products_names[PLM_BF16_NATIVE]);
+}
+
 static plm_status trainer_state_parse(const cJSON *json, struct plm_trainer_state *state,
                                       char **configuration, struct plm_error *error)
 {
@@ -219,6 +229,7 @@ static plm_status trainer_state_parse(const cJSON *json, struct plm_trainer_stat
   for (size_t i = 0; i < FIELD_COUNT; i++)
     if (!trainer_state_get(json, &fields[i], state))
       return plm_error_set(error, PLM_FORMAT, "trainer.json has no valid \"%s\"", fields[i].name);
+  name_bf16_products(&state->resolved);
   if (!cJSON_IsString(yaml) || !cJSON_IsArray(history))
     return plm_error_set(error, PLM_FORMAT, "trainer.json has no configuration or no history");
   PLM_TRY(get_algorithms(json, &state->algorithms, error));

@@ -22,7 +22,7 @@ struct plm_anew {
  * through resumes. */
 struct plm_resolved {
   char device[16], precision[8], isa[16];
-  char bf16_products[8]; /* as ops->bf16_products; "" in fp32, on a GPU and in earlier builds */
+  char bf16_products[8]; /* as ops->bf16_products; "" in fp32 and on a GPU */
   char level[16];        /* of the CPU's instructions, which PLM_CPU_ISA may limit; "" on a GPU */
   uint32_t threads, ranks;
   uint32_t step_chunks, micro_chunks;

@@ -242,6 +242,43 @@ static void what_is_remembered_can_be_read(void **state)
   cJSON_Delete(remembered.history);
 }
 
+/* Builds that did not name the way of bf16 products only had bf16 instructions for a CPU. */
+static void older_bf16_products_were_native(void **unused)
+{
+  (void)unused;
+  static const struct {
+    const char *device, *precision, *saved, *wanted;
+  } cases[] = {{"cpu", "bf16", NULL, "native"}, {"cpu", "bf16", "", "native"},
+               {"cpu", "bf16", "fp32", "fp32"}, {"cpu", "bf16", "native", "native"},
+               {"cpu", "fp32", NULL, ""},       {"cuda", "bf16", NULL, ""}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_config config;
+    struct plm_trainer_state state, back = {0};
+    char *saved = NULL;
+    assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+    fill(&state, &config);
+    strcpy(state.resolved.device, cases[i].device);
+    strcpy(state.resolved.precision, cases[i].precision);
+    strcpy(state.resolved.bf16_products, cases[i].saved != NULL ? cases[i].saved : "");
+    char *text = plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4});
+    cJSON *json = cJSON_Parse(text);
+    free(text);
+    if (cases[i].saved == NULL)
+      cJSON_DeleteItemFromObject(cJSON_GetObjectItem(json, "resolved"), "bf16_products");
+    text = cJSON_Print(json);
+    const struct plm_plan_parameters plan = plm_config_training_plan(&config);
+    plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed);
+    assert_int_equal(plm_trainer_state_parse(text, strlen(text), &back, &saved, NULL), PLM_OK);
+    assert_string_equal(back.resolved.bf16_products, cases[i].wanted);
+    free(text);
+    free(saved);
+    cJSON_Delete(json);
+    plm_trainer_state_deinit(&back);
+    plm_trainer_state_deinit(&state);
+    plm_config_deinit(&config);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -249,6 +286,7 @@ int main(void)
       cmocka_unit_test(trainer_json_reads_back),
       cmocka_unit_test(ranks_that_round_are_inexact),
       cmocka_unit_test(an_older_checkpoint_is_read),
+      cmocka_unit_test(older_bf16_products_were_native),
       cmocka_unit_test(wrong_trainer_json_is_named),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
       cmocka_unit_test(what_is_remembered_can_be_read),
