@@ -174,6 +174,12 @@ const char *plm_ops_cpu_level(void)
   return plm_processor_level_name(plm_processor_level());
 }
 
+enum plm_bf16_products plm_ops_cpu_bf16_products(void)
+{
+  const struct plm_bf16_machine machine = plm_bf16_machine();
+  return plm_bf16_is_faster(&machine) ? PLM_BF16_NATIVE : PLM_BF16_BY_FP32;
+}
+
 const char *plm_ops_cpu_bf16_gain(void)
 {
   const struct plm_bf16_machine machine = plm_bf16_machine();

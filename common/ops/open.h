@@ -42,6 +42,9 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
  * the processor, or a lesser one that PLM_CPU_ISA names. See doc/processors.md#levels. */
 const char *plm_ops_cpu_level(void);
 
+/* How a new run of this processor in bf16 computes products: native or by fp32 ones, never auto. */
+enum plm_bf16_products plm_ops_cpu_bf16_products(void);
+
 /* What bf16 gains on this processor beside fp32, as a sentence without a full stop. */
 const char *plm_ops_cpu_bf16_gain(void);
 

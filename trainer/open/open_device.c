@@ -102,6 +102,25 @@ static void leave_ranks(struct plm_ranks *ranks)
   ranks->ops = NULL; /* the caller closes them */
 }
 
+/* Says what computes. The table of bf16 products is only quoted if the run follows it. */
+static void say_device(const struct plm_resolved *today)
+{
+  const char *by = today->bf16_products;
+  const bool by_fp32 = strcmp(by, plm_bf16_products_names[PLM_BF16_BY_FP32]) == 0;
+  plm_info("training on %s (%s), %s%s%s%s", today->device, today->isa, today->precision,
+           by_fp32 ? " by fp32 products" : "", today->kernels[0] != '\0' ? "; " : "",
+           today->kernels);
+  if (!plm_device_is_cpu(today->device)) return;
+  const enum plm_bf16_products usual = plm_ops_cpu_bf16_products();
+  if (by[0] == '\0' || strcmp(by, plm_bf16_products_names[usual]) == 0)
+    plm_info("%s", plm_ops_cpu_bf16_gain());
+  else
+    plm_info(
+        "the run keeps its way of bf16 products, %s, although a new run in bf16 would take %s here",
+        by_fp32 ? "fp32 products" : "bf16 instructions",
+        by_fp32 ? "bf16 instructions" : "fp32 products");
+}
+
 plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
 {
   const struct plm_resume_options options = plm_resume_options_of(trainer->config);
@@ -121,15 +140,13 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
   if (same_device) plm_resume_on_cpu(&state->resolved, &options, &today);
   if (resumed) plm_resume_compare(state, &options, &today);
   const bool same_rate = same_device && state->resolved.threads == today.threads &&
-                         strcmp(state->resolved.precision, today.precision) == 0;
+                         strcmp(state->resolved.precision, today.precision) == 0 &&
+                         strcmp(state->resolved.bf16_products, today.bf16_products) == 0;
   today.product_flops =
       same_rate ? state->resolved.product_flops : plm_product_rate(trainer->ops, plm_clock_ns);
   state->resolved = today;
   PLM_TRY(join_ranks(trainer, error));
-  const bool by_fp32 = strcmp(today.bf16_products, plm_bf16_products_names[PLM_BF16_BY_FP32]) == 0;
-  plm_info("training on %s (%s), %s%s%s%s", today.device, today.isa, today.precision,
-           by_fp32 ? " by fp32 products" : "", today.kernels[0] != '\0' ? "; " : "", today.kernels);
-  if (plm_device_is_cpu(today.device)) plm_info("%s", plm_ops_cpu_bf16_gain());
+  say_device(&today);
   return plm_tuning_begin(state, trainer->ops, trainer->ranks, &trainer->tuning, error);
 }
 
