@@ -166,7 +166,7 @@ static void check_products(struct plm_doctor *doctor, const cJSON *estimate)
   }
   const bool found = strncmp(products, "oneDNN", 6) == 0;
   plm_doctor_add(doctor, "oneDNN", found ? PLM_GRADE_OK : PLM_GRADE_WARNING, "%.100s%s", products,
-                 found ? "" : ", which has no bf16 products");
+                 found ? "" : ", which has no bf16 instructions");
   if (!found) plm_doctor_fix(doctor, "install libdnnl-dev, then `make clean` and `make`");
 }
 

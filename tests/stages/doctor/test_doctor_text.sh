@@ -43,7 +43,7 @@ END_FOUND
 ANSWER='{"device":"cpu","level":"portable","precision":"fp32","products":"cblas","total":1234567890,"free_bytes":1,"fits":false,"largest_micro_batch_tokens":512}' \
   finds 'device|precision|oneDNN|memory' <<'END_FOUND'
 device warning: the trainer computes on the CPU (portable) in fp32, with N cores -> this processor has no AVX2: training works, but use a newer one
-oneDNN warning: cblas, which has no bf16 products -> install libdnnl-dev, then `make clean` and `make`
+oneDNN warning: cblas, which has no bf16 instructions -> install libdnnl-dev, then `make clean` and `make`
 memory problem: the trainer takes 1.23 GB, and 0.00 GB are free -> set trainer.micro_batch_tokens to 512, or trainer.recompute: block
 END_FOUND
 ANSWER='{"device":"NVIDIA X","precision":"bf16","level":"portable","total":1,"free_bytes":1000000000,"fits":false,"largest_micro_batch_tokens":0}' \
