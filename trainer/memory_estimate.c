@@ -91,6 +91,8 @@ plm_status plm_memory_estimate(const struct plm_config *config, const struct plm
   const uint64_t masks =
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
+  const uint64_t workspace =
+      plm_size_sum(memory.workspace, plm_model_widened(&config->model, ops, micro_chunks));
   const uint64_t norms = config->norms > 0 ? estimate->ranks.updated : 0;
   const uint64_t frozen = (estimate->parameters - estimate->trained) * sizeof(float);
   const bool cpu = plm_device_is_cpu(ops->name), copies = config->trainer.ranks > 1 && !cpu;
@@ -104,7 +106,7 @@ plm_status plm_memory_estimate(const struct plm_config *config, const struct plm
       {"scratch", "optimizer scratch", scratch, false, false},
       {"norms", "copy of parameters, for norms", norms, false, false},
       {"activations", "activations", memory.activations, false, false},
-      {"workspace", "workspace", memory.workspace, false, false},
+      {"workspace", "workspace", workspace, false, false},
       {"masks", "attention masks", masks, false, false},
       {"inputs", "inputs of two steps", device_inputs, false, false},
       {"reserve", "kept free for kernels and graphs", cpu ? 0 : DEVICE_RESERVE, false, false},

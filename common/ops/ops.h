@@ -74,6 +74,9 @@ struct plm_ops {
   plm_status (*synchronize)(struct plm_ops *ops, struct plm_error *error);
   /* Free and total bytes of the device's memory (of the machine's for the CPU); 0 if unknown. */
   void (*memory_size)(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes);
+  /* Frees the memory that operators keep from call to call; the next calls take what they need. For
+   * use after shapes that do not come again. NULL: nothing of this kind is kept (CUDA). */
+  void (*release_workspace)(struct plm_ops *ops);
   void (*close)(struct plm_ops *ops);
 
   /* ---- a second queue: copies that run in parallel with the computation ---- */
@@ -167,6 +170,9 @@ struct plm_ops {
   /* dw_OI += dy_NO^T x_NI */
   void (*linear_backward_weight)(struct plm_ops *ops, float *dw, const act *dy, const act *x,
                                  int64_t N, int64_t I, int64_t O);
+  /* Bytes of workspace that these products take for operands which they widen to fp32: the most of
+   * the forward and the backward pass. 0 if they do not widen any. NULL: they never do (CUDA). */
+  size_t (*linear_scratch)(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O);
 
   /* ---- norm: RMSNorm, no weight, eps 1e-6 (Zhang & Sennrich 2019) ---- */
   void (*norm_forward)(struct plm_ops *ops, act *out, const act *x, int64_t N, int64_t D);

@@ -87,7 +87,7 @@ static plm_status choose_precision(struct plm_cpu *cpu, const struct plm_cpu_req
   if (request->bf16 == PLM_BF16_NATIVE && !plm_bf16_has_native(&machine)) {
     plm_error_set(error, PLM_UNSUPPORTED,
                   "this processor, or the library that this build computes products with, has no "
-                  "bf16 products");
+                  "bf16 instructions");
     return plm_error_hint(error, "let bf16 be computed by fp32 products");
   }
   cpu->bf16 = request->precision == PLM_PRECISION_BF16 ||
@@ -138,6 +138,7 @@ plm_status plm_ops_cpu_open_as(const struct plm_cpu_request *request, struct plm
   if (cpu->widens) fill_vector(cpu, &cpu->floats, false);
   cpu->ops.close = cpu_close;
   plm_cpu_memory_register(cpu);
+  plm_cpu_workspace_register(cpu);
   plm_cpu_elementwise_register(cpu);
   plm_cpu_norm_register(cpu);
   plm_cpu_layer_norm_register(cpu);

@@ -76,10 +76,14 @@ void plm_cpu_add_tile_columns(struct plm_cpu *cpu, float *to, const float *parts
  * the error is kept in cpu->error, and the operator must do nothing. */
 void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
 
+/* Floats of workspace that linear_backward_weight takes if operands are floats or widened. */
+int64_t plm_cpu_linear_weight_floats(const struct plm_cpu *cpu, int64_t N, int64_t I, int64_t O);
+
 /* Each function sets its operators in cpu->ops. plm_cpu_attention_register also opens
  * cpu->attention, which plm_cpu_attention_unregister closes; ops->close calls the latter even if
  * opening failed before the former. */
 void plm_cpu_memory_register(struct plm_cpu *cpu);
+void plm_cpu_workspace_register(struct plm_cpu *cpu);
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
 void plm_cpu_norm_register(struct plm_cpu *cpu);
 void plm_cpu_layer_norm_register(struct plm_cpu *cpu);

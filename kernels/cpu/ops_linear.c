@@ -59,9 +59,28 @@ struct tiles_job {
   const char *A, *B, *residual;
   int64_t a_stride, c_stride; /* bytes between rows */
   int64_t rows;
-  char *padding;  /* for the last rows */
-  float *widened; /* of a thread's tile: A, and then C; NULL unless the backend widens */
+  int64_t tiles;
+  char *padding;        /* for the last rows */
+  float *widened;       /* of a tile: A, and then C; NULL unless the backend widens */
+  int64_t widened_rows; /* of A and of C in each room */
 };
+
+/* Scratch memory of tiles is divided into rooms: one for each thread, but no more than there are
+ * tiles. */
+static int64_t rooms(const struct plm_cpu *cpu, int64_t tiles)
+{
+  return tiles < (int64_t)cpu->ops.threads ? tiles : (int64_t)cpu->ops.threads;
+}
+
+static int64_t room_of(const struct plm_cpu *cpu, int64_t tiles, int64_t tile, uint32_t thread)
+{
+  return tiles < (int64_t)cpu->ops.threads ? tile : (int64_t)thread;
+}
+
+static int64_t ops_linear_smaller(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
 
 /* Bytes of an element of a product's operands. */
 static int64_t operand_bytes(const struct plm_cpu *cpu)
@@ -118,13 +137,13 @@ static const char *operand_B(struct plm_cpu *cpu, const struct plm_product_shape
   return space;
 }
 
-/* Computes the rows of a tile through floats. */
-static void run_widened(const struct tiles_job *job, uint32_t thread, char *C, const char *A,
-                        const char *start, int64_t rows)
+/* Computes the rows of a tile through floats, in a room of job->widened. */
+static void run_widened(const struct tiles_job *job, int64_t room, uint32_t thread, char *C,
+                        const char *A, const char *start, int64_t rows)
 {
   const struct plm_product_shape *s = &job->tiling.shape;
-  float *wide_A = job->widened + thread * job->tiling.tile * (s->K + s->N);
-  float *wide_C = wide_A + job->tiling.tile * s->K;
+  float *wide_A = job->widened + room * job->widened_rows * (s->K + s->N);
+  float *wide_C = wide_A + job->widened_rows * s->K;
   to_operand(job->cpu, wide_A, A, rows * s->K);
   if (s->accumulate) to_operand(job->cpu, wide_C, start, rows * s->N);
   plm_row_tiling_run(&job->tiling, thread, (char *)wide_C, (const char *)wide_A, job->B, rows,
@@ -141,7 +160,7 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
   char *C = job->C + begin * job->c_stride;
   const char *start = job->residual != NULL ? job->residual + begin * job->c_stride : C;
   if (job->widened != NULL) {
-    run_widened(job, thread, C, A, start, rows);
+    run_widened(job, room_of(job->cpu, job->tiles, tile, thread), thread, C, A, start, rows);
   } else {
     if (start != C) memcpy(C, start, (size_t)(rows * job->c_stride));
     plm_row_tiling_run(&job->tiling, thread, C, A, job->B, rows, job->padding);
@@ -161,8 +180,10 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, st
                                             : ROWS_TILE;
   plm_row_tiling_init(&job->tiling, family, job->rows, tile);
   const size_t padding = plm_row_tiling_padding(&job->tiling), wide = widened_B(cpu, shape);
-  const int64_t tiles = cpu->widens ? cpu->ops.threads * job->tiling.tile : 0;
-  const size_t floats = wide + (size_t)(tiles * (shape->K + shape->N));
+  job->tiles = (job->rows + job->tiling.tile - 1) / job->tiling.tile;
+  job->widened_rows = cpu->widens ? ops_linear_smaller(job->tiling.tile, job->rows) : 0;
+  const size_t floats =
+      wide + (size_t)(rooms(cpu, job->tiles) * job->widened_rows * (shape->K + shape->N));
   if (floats > 0 || padding > 0) {
     float *space = plm_cpu_workspace(cpu, floats * sizeof *space + padding);
     if (space == NULL) return;
@@ -170,7 +191,7 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, st
     if (cpu->widens) job->widened = space + wide;
     job->padding = (char *)(space + floats);
   }
-  plm_pool_tiles(cpu->pool, (job->rows + job->tiling.tile - 1) / job->tiling.tile, run_tile, job);
+  plm_pool_tiles(cpu->pool, job->tiles, run_tile, job);
 }
 
 /* ---- one tile of rows, cut along its columns ---- */
@@ -183,11 +204,11 @@ struct columns_job {
   int64_t strips;
   const char *A; /* `height` rows */
   char *C;       /* a dense block for each strip */
-  char *slices;  /* for each thread, its columns of B; NULL if B is used in place */
+  char *slices;  /* in each room, columns of B; NULL if B is used in place */
 };
 
 static const char *columns_of_B(const struct columns_job *job, int64_t first, int64_t columns,
-                                uint32_t thread)
+                                int64_t room)
 {
   const struct plm_product_shape *s = &job->shape;
   const struct plm_cpu *cpu = job->tiles->cpu;
@@ -195,7 +216,7 @@ static const char *columns_of_B(const struct columns_job *job, int64_t first, in
   const int64_t stored = job->slices == NULL ? bytes : (int64_t)cpu->ops.act_bytes;
   const char *B = job->B + first * (s->transpose_b ? s->ldb : 1) * stored;
   if (job->slices == NULL) return B;
-  char *slice = job->slices + thread * s->K * COLUMNS_STRIP * bytes;
+  char *slice = job->slices + room * s->K * COLUMNS_STRIP * bytes;
   if (s->transpose_b) to_operand(cpu, slice, B, columns * s->K);
   for (int64_t k = 0; !s->transpose_b && k < s->K; k++)
     to_operand(cpu, slice + k * columns * bytes, B + k * s->ldb * stored, columns);
@@ -219,7 +240,7 @@ static void run_columns(void *context, int64_t strip, uint32_t thread)
     memset(C + tiles->rows * width, 0, (size_t)((job->height - tiles->rows) * width));
   }
   plm_product_run(is_last ? job->last : job->strip, thread, C, job->A,
-                  columns_of_B(job, first, columns, thread));
+                  columns_of_B(job, first, columns, room_of(cpu, job->strips, strip, thread)));
   for (int64_t row = 0; row < tiles->rows; row++) {
     const int64_t place = row * tiles->c_stride + first * bytes;
     from_operand(cpu, tiles->C + place, C + row * width, columns);
@@ -248,7 +269,8 @@ static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
   const size_t A_used = (size_t)(tiles->rows * shape->K) * bytes;
   const size_t A_bytes = copies_A ? (size_t)(job.height * shape->K) * bytes : 0;
   const size_t C_bytes = (size_t)(job.height * shape->N) * bytes;
-  const size_t slices = sliced ? cpu->ops.threads * (size_t)shape->K * COLUMNS_STRIP * bytes : 0;
+  const size_t slices =
+      sliced ? (size_t)(rooms(cpu, strips) * shape->K * COLUMNS_STRIP) * bytes : 0;
   char *space = plm_cpu_workspace(cpu, B_bytes + A_bytes + C_bytes + slices);
   if (space == NULL) return true;
   job.B = sliced ? tiles->B : operand_B(cpu, shape, tiles->B, space);
@@ -390,8 +412,21 @@ static void linear_gelu_backward_input(struct plm_ops *ops, act *dbefore, const 
   ops_linear_multiply(cpu, backward_shape(cpu, N, I, O), &of);
 }
 
+/* Columns that are cut need less than this, or at most a strip of the weights more. */
+static size_t linear_scratch(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O)
+{
+  const struct plm_cpu *cpu = ops->context;
+  if (!cpu->widens) return 0;
+  const int64_t tiles = (N + ROWS_TILE_WIDENED - 1) / ROWS_TILE_WIDENED;
+  const int64_t rows = rooms(cpu, tiles) * ops_linear_smaller(N, ROWS_TILE_WIDENED);
+  const int64_t activations = I * O + rows * (I + O);
+  const int64_t weights = plm_cpu_linear_weight_floats(cpu, N, I, O);
+  return (size_t)(activations > weights ? activations : weights) * sizeof(float);
+}
+
 void plm_cpu_linear_register(struct plm_cpu *cpu)
 {
+  cpu->ops.linear_scratch = linear_scratch;
   cpu->ops.linear_forward = linear_forward;
   cpu->ops.linear_backward_input = linear_backward_input;
   cpu->ops.linear_bias_forward = linear_bias_forward;

@@ -82,14 +82,27 @@ static void float_share(void *context, uint32_t index, uint32_t count)
               end - begin < PANEL_ROWS ? end - begin : PANEL_ROWS);
 }
 
+/* Floats of a panel. */
+static int64_t panel_of(int64_t N, int64_t O)
+{
+  const int64_t depth = N < PANEL_DEPTH ? N : PANEL_DEPTH;
+  return depth * ((O < PANEL_ROWS ? O : PANEL_ROWS) + PANEL_GAP);
+}
+
+int64_t plm_cpu_linear_weight_floats(const struct plm_cpu *cpu, int64_t N, int64_t I, int64_t O)
+{
+  const int64_t depth = N < PANEL_DEPTH ? N : PANEL_DEPTH;
+  return cpu->ops.threads * (panel_of(N, O) + (cpu->bf16 ? depth * I : 0));
+}
+
 static void add_float(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
                       int64_t I, int64_t O)
 {
   struct float_job job = {.cpu = cpu, .dw = dw, .dy = dy, .x = x, .N = N, .I = I, .O = O};
-  const int64_t depth = N < PANEL_DEPTH ? N : PANEL_DEPTH;
-  job.panel = depth * ((O < PANEL_ROWS ? O : PANEL_ROWS) + PANEL_GAP);
-  job.stride = job.panel + (cpu->bf16 ? depth * I : 0);
-  job.space = plm_cpu_workspace(cpu, (size_t)(cpu->ops.threads * job.stride) * sizeof *job.space);
+  const int64_t floats = plm_cpu_linear_weight_floats(cpu, N, I, O);
+  job.panel = panel_of(N, O);
+  job.stride = floats / cpu->ops.threads;
+  job.space = plm_cpu_workspace(cpu, (size_t)floats * sizeof *job.space);
   if (job.space != NULL) plm_pool_run(cpu->pool, float_share, &job);
 }
 

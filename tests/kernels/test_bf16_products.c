@@ -8,6 +8,7 @@
 #include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "kernels/cpu/bf16_products.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
 #include "tests/support/harness/cmocka_all.h"
 
@@ -107,7 +108,7 @@ static void the_choice_is_kept(void **state)
   struct plm_error error = {0};
   struct plm_ops *ops;
   assert_int_equal(plm_ops_cpu_open_as(&native, &ops, &error), PLM_UNSUPPORTED);
-  assert_non_null(strstr(error.what, "has no bf16 products"));
+  assert_non_null(strstr(error.what, "has no bf16 instructions"));
   assert_null(ops);
 }
 
@@ -202,6 +203,69 @@ static void results_are_those_of_fp32(void **state)
   }
 }
 
+/* ---- memory ---- */
+/* What products of a shape have left as workspace is what was expected. Rows may be padded, to 128
+ * at most. */
+static void expect_workspace(struct plm_ops *ops, size_t floats, int64_t I, int64_t O)
+{
+  const size_t padding = (size_t)(128 * (I + O)) * sizeof(float), wanted = floats * sizeof(float);
+  const size_t taken = plm_cpu_of(ops)->workspace_bytes;
+  if (taken > wanted + padding || taken + padding < wanted)
+    fail_msg("%zu bytes were expected, and %zu taken (%lld x %lld)", wanted, taken, (long long)I,
+             (long long)O);
+  ops->release_workspace(ops);
+  assert_int_equal(plm_cpu_of(ops)->workspace_bytes, 0);
+  assert_null(plm_cpu_of(ops)->workspace);
+}
+
+static void products_take(struct plm_ops *ops, int64_t N, int64_t I, int64_t O, size_t activations,
+                          size_t weights)
+{
+  struct pair x = make_pair(ops, 1, N * I, 4), w = make_pair(ops, 2, O * I, 1);
+  struct pair y = make_pair(ops, 3, N * O, 4);
+  float *dw = calloc((size_t)(O * I), sizeof *dw);
+  assert_non_null(dw);
+  const size_t most = activations > weights ? activations : weights;
+  assert_int_equal(ops->linear_scratch(ops, N, I, O), most * sizeof(float));
+  ops->release_workspace(ops);
+  ops->linear_forward(ops, y.narrow, x.narrow, w.narrow, NULL, N, I, O);
+  ops->linear_backward_input(ops, x.narrow, y.narrow, w.narrow, N, I, O, false);
+  expect_workspace(ops, activations, I, O);
+  ops->linear_backward_weight(ops, dw, y.narrow, x.narrow, N, I, O);
+  expect_workspace(ops, weights, I, O);
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+  free(dw);
+  free_pair(&x);
+  free_pair(&w);
+  free_pair(&y);
+}
+
+/* Threads that have no tile take no memory for it. */
+static void the_memory_is_what_is_estimated(void **state)
+{
+  (void)state;
+  static const struct {
+    uint32_t threads;
+    int64_t N, I, O;
+    size_t activations, weights;
+  } cases[] = {
+      {1, 100, 64, 400, 64 * 400 + 100 * 464, 100 * (416 + 64)},
+      {1, 1000, 48, 32, 48 * 32 + 256 * 80, 256 * (48 + 48)},
+      {8, 256, 512, 512, 512 * 512 + 256 * 1024, 8 * 256 * (528 + 512)}, /* one tile */
+      {8, 8, 300, 400, 300 * 400 + 8 * 700, 8 * 8 * (416 + 300)},        /* a small one */
+      {8, 300, 24, 16, 24 * 16 + 2 * 256 * 40, 8 * 256 * (32 + 24)},
+      {2, 768, 512, 600, 512 * 600 + 2 * 256 * 1112, 2 * 256 * (528 + 512)},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_ops *ops = open_as(PLM_PRECISION_BF16, PLM_BF16_BY_FP32, cases[i].threads);
+    products_take(ops, cases[i].N, cases[i].I, cases[i].O, cases[i].activations, cases[i].weights);
+    ops->close(ops);
+  }
+  struct plm_ops *wide = open_as(PLM_PRECISION_FP32, PLM_BF16_AUTO, 2);
+  assert_int_equal(wide->linear_scratch(wide, 512, 512, 512), 0);
+  wide->close(wide);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -209,6 +273,7 @@ int main(void)
       cmocka_unit_test(the_machine_is_described),
       cmocka_unit_test(the_choice_is_kept),
       cmocka_unit_test(results_are_those_of_fp32),
+      cmocka_unit_test(the_memory_is_what_is_estimated),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void lesser_levels_are_kept_to(void **state)
   const struct plm_cpu_request native = {
       .precision = PLM_PRECISION_BF16, .bf16 = PLM_BF16_NATIVE, .threads = 1};
   assert_int_equal(plm_ops_cpu_open_as(&native, &ops, &error), PLM_UNSUPPORTED);
-  assert_non_null(strstr(error.what, "no bf16 products"));
+  assert_non_null(strstr(error.what, "no bf16 instructions"));
   assert_int_equal(open_cpu("portable", PLM_PRECISION_BF16, NULL, &ops, &error), PLM_OK);
   assert_string_equal(ops->bf16_products, "fp32");
   assert_int_equal(ops->act_bytes, 2);

@@ -34,6 +34,12 @@ static size_t scratch(const struct plm_ops *ops, const struct plm_muon_matrix *m
   return 1000;
 }
 
+static size_t multiply_adds(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O)
+{
+  (void)ops;
+  return (size_t)(N * I * O);
+}
+
 static struct plm_ops ops_called(const char *name)
 {
   return (struct plm_ops){
@@ -59,6 +65,48 @@ static uint64_t needed(const struct plm_config *config, const struct plm_ops *op
 {
   const struct plm_memory_estimate estimate = estimate_of(config, ops, shares, chunks);
   return plm_memory_needed(&estimate, ops);
+}
+
+static uint64_t row_called(const struct plm_memory_estimate *estimate, const char *name)
+{
+  for (size_t i = 0; i < estimate->count; i++)
+    if (strcmp(estimate->rows[i].name, name) == 0) return estimate->rows[i].bytes;
+  fail_msg("there is no row %s", name);
+  return 0;
+}
+
+/* Operands that a backend widens are counted for the largest product: here that of the MLP in a
+ * transformer, and that of query, key and value on the deeper level of a patch_unet, which has half
+ * as many rows. */
+static void the_largest_product_is_counted(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *model;
+    uint64_t multiply_adds;
+  } cases[] = {
+      {"{architecture: transformer, hidden_size: 64, num_attention_heads: 2, num_hidden_layers: 2}",
+       256 * 64 * 256},
+      {"{architecture: patch_unet, hidden_size: 64, num_attention_heads: 2, num_unet_layers: 4}",
+       128 * 128 * 384},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_ops ops = ops_called("cpu");
+    struct plm_config config;
+    char text[300];
+    snprintf(text, sizeof text,
+             "data: {max_length: 128}\nmodel: %s\n"
+             "trainer: {batch_tokens: 1536, micro_batch_tokens: 256}\n",
+             cases[i].model);
+    assert_int_equal(plm_config_load_text(text, strlen(text), &config, NULL), PLM_OK);
+    const struct plm_memory_estimate without = estimate_of(&config, &ops, 1, 2);
+    ops.linear_scratch = multiply_adds;
+    const struct plm_memory_estimate with = estimate_of(&config, &ops, 1, 2);
+    assert_int_equal(row_called(&with, "workspace") - row_called(&without, "workspace"),
+                     cases[i].multiply_adds);
+    assert_int_equal(with.device_bytes - without.device_bytes, cases[i].multiply_adds);
+    plm_config_deinit(&config);
+  }
 }
 
 /* A GPU needs what is on the device; on the CPU, all ranks of a host share its memory. */
@@ -289,6 +337,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_WARNING);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_add_up),
+      cmocka_unit_test(the_largest_product_is_counted),
       cmocka_unit_test(rows_say_where_their_bytes_are),
       cmocka_unit_test(the_largest_that_fits_divides_a_share),
       cmocka_unit_test(a_plan_beyond_the_address_space_is_refused),

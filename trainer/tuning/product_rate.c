@@ -111,6 +111,7 @@ double plm_product_rate(struct plm_ops *ops, uint64_t (*clock_ns)(void))
     }
   }
   product_close(&p);
+  if (ops->release_workspace != NULL) ops->release_workspace(ops); /* of products this large */
   const double side = (double)p.side;
   return best_s > 0 ? 2 * side * side * side / best_s : 0;
 }

@@ -18,6 +18,8 @@ static const size_t untold[] = {
     AT(release),
     AT(memory_size),
     AT(close),
+    AT(release_workspace),
+    AT(linear_scratch),
     AT(allocate_host),
     AT(release_host),
     AT(compute_follows),

@@ -19,7 +19,7 @@ static struct device {
   int fails;         /* the product with this number fails */
   uint64_t now_ns;
   int64_t sides[MOST_PRODUCTS];
-  int products, buffers;
+  int products, buffers, workspaces_released;
 } device;
 
 static uint64_t clock_ns(void)
@@ -43,6 +43,12 @@ static void release(struct plm_ops *ops, void *buffer)
   (void)ops;
   free(buffer);
   device.buffers--;
+}
+
+static void release_workspace(struct plm_ops *ops)
+{
+  (void)ops;
+  device.workspaces_released++;
 }
 
 static void upload(struct plm_ops *ops, void *to, const void *from, size_t bytes)
@@ -74,6 +80,7 @@ static double share(double flops, uint64_t least_ns, uint64_t first_ns, int64_t 
   device = (struct device){.ops = {.act_bytes = 2,
                                    .allocate = allocate,
                                    .release = release,
+                                   .release_workspace = release_workspace,
                                    .upload = upload,
                                    .copy = upload,
                                    .linear_forward = linear_forward,
@@ -85,6 +92,7 @@ static double share(double flops, uint64_t least_ns, uint64_t first_ns, int64_t 
                            .fails = fails};
   const double rate = plm_product_rate(&device.ops, clock_ns);
   assert_int_equal(device.buffers, 0);
+  assert_int_equal(device.workspaces_released, device.products > 0 ? 1 : 0);
   return rate / flops;
 }
 
