@@ -223,6 +223,7 @@ ifeq ($(SAN),)
 KERNEL_OBJ := $(filter $(BUILD)/obj/emulated/kernels/%,$(EMULATED_OBJ))
 $(KERNEL_OBJ): private ALL_CXXFLAGS += -include $(KERNEL_HEADERS)
 $(KERNEL_OBJ): $(KERNEL_HEADERS).gch
+$(KERNEL_HEADERS): ;
 $(KERNEL_HEADERS).gch: private ALL_CXXFLAGS += $(ALIGNMENT_CHECK)
 $(KERNEL_HEADERS).gch: kernels/cuda/device/cuda_ops.cuh $(COMPILED_BY)
 	$(call say,CXX,$< [emulated])
@@ -309,7 +310,7 @@ endef
 $(foreach s,$(STAGES),$(eval $(call stage_rule,$(s))))
 
 # Test programs are linked by gold, which takes 0.08 s for one, where GNU ld takes 0.2 s.
-TEST_LINKER := $(if $(SAN),,$(if $(shell command -v ld.gold 2>/dev/null),-fuse-ld=gold))
+TEST_LINKER := $(if $(SAN),,$(if $(filter x86_64,$(ARCH)),$(if $(shell command -v ld.gold 2>/dev/null),-fuse-ld=gold)))
 define link
 $(call say,LD,$@)
 	$(Q)$(in_folder) $(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS)

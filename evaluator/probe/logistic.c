@@ -11,7 +11,8 @@
 #include "evaluator/probe/lbfgs.h"
 
 enum { MOST_PARTS = 16, LEAST_ROWS = 64, ROUGH_ITERATIONS = 100, ITERATIONS = 1000 };
-enum { ROWS_A_FEATURE = 4 }; /* with fewer rows, the products cost more than they save */
+/* With fewer rows or more features, the products and their decomposition cost more than they save. */
+enum { ROWS_A_FEATURE = 4, MOST_FEATURES = 2048 };
 static const double rough_tolerance = 1e-5, fine_tolerance = 1e-10;
 
 struct plm_logistic {
@@ -168,7 +169,8 @@ plm_status plm_logistic_open(const struct plm_features *features, const struct p
                            logistic->losses == NULL || logistic->z == NULL))
     status =
         plm_error_set(error, PLM_NO_MEMORY, "out of memory for a probe of %u classes", classes);
-  if (status == PLM_OK && list->count >= ROWS_A_FEATURE * (size_t)features->width)
+  if (status == PLM_OK && features->width <= MOST_FEATURES &&
+      list->count >= ROWS_A_FEATURE * (size_t)features->width)
     status = plm_gram_open(features, list, &logistic->model, false, pool, &logistic->gram, error);
   if (status != PLM_OK) {
     plm_logistic_close(logistic);

@@ -54,7 +54,7 @@ mkdir "$PLM_TMP/loader"
 ln -s "$PLM_NCCL_LIBRARY" "$PLM_TMP/loader/libnccl.so.2"
 for names in '-u PLM_NCCL_LIBRARY' PLM_NCCL_LIBRARY=; do
   # shellcheck disable=SC2086
-  tool_on_ranks 2 env $names LD_LIBRARY_PATH="$PLM_TMP/loader" "$tool" cuda 6 right >"$log" 2>&1 ||
+  tool_on_ranks 2 env $names LD_LIBRARY_PATH="$PLM_TMP/loader${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$tool" cuda 6 right >"$log" 2>&1 ||
     fail "env $names: ended with $?: $(cat "$log")"
   passed nccl 1
 done

@@ -28,7 +28,7 @@ static const uint32_t lengths[] = {30, 20, 9, 12, 25, 6, 7, 0};
 static struct model_case model;
 static struct plm_inference inference;
 static struct case_batch placed;
-static char folder[200];
+static char folder[PLM_PATH_SIZE];
 static char *names[] = {"C", "E", "H"};
 static uint64_t counts[OUTPUTS] = {5, 5, 0}; /* of the last class, the training split has none */
 static struct plm_label_column column = {.name = "y",
@@ -73,7 +73,7 @@ static int begin(void **state)
                                      .ops = model.ops,
                                      .model = model.model,
                                      .masks = model.masks};
-  snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
+  snprintf(folder, sizeof folder, "%s", scratch_path("model"));
   const struct plm_label_names of = {OUTPUTS, names, NULL, NULL};
   char *text = plm_huggingface_config_print_labels(&config, model.window,
                                                    PLM_OBJECTIVE_CLASSIFICATION, "float32", &of);

@@ -27,7 +27,7 @@
 enum { L = 32, SEQUENCES = 40, OUTPUTS = 3 };
 
 static struct model_case model;
-static char folder[200], in[200], out[200];
+static char folder[PLM_PATH_SIZE], in[PLM_PATH_SIZE], out[PLM_PATH_SIZE];
 static const char *const inputs[] = {in};
 static char *names[] = {"C", "E", "H"};
 static double means[] = {50, -1, 0.25}, deviations[] = {8, 0.5, 2};
@@ -83,8 +83,8 @@ static void open_model(struct plm_head_config head, bool scaled)
   head.outputs = OUTPUTS;
   config.head = head;
   model_case_open(&model, &config, &options, PLM_PRECISION_FP32, 8);
-  snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
-  snprintf(in, sizeof in, "%.199s", scratch_path("in.fasta"));
+  snprintf(folder, sizeof folder, "%s", scratch_path("model"));
+  snprintf(in, sizeof in, "%s", scratch_path("in.fasta"));
   save_model(&of, objective);
   write_input();
   plm_log_init("t", PLM_LOG_INFO);
@@ -133,7 +133,7 @@ static void stop_and_norm(struct plm_ops *ops, act *to, const act *x, int64_t N,
 
 static struct plm_predict_request request_of(const char *name)
 {
-  snprintf(out, sizeof out, "%.199s", scratch_path(name));
+  snprintf(out, sizeof out, "%s", scratch_path(name));
   return (struct plm_predict_request){.of.checkpoint = folder,
                                       .of.inputs = inputs,
                                       .of.input_count = 1,
@@ -353,12 +353,12 @@ static void columns_of_tables_must_be_the_same(void **state)
 {
   (void)state;
   struct plm_error error;
-  static char second[200];
+  static char second[PLM_PATH_SIZE];
   const char *const tables[] = {in, second};
   open_model((struct plm_head_config){.kind = PLM_PREDICTS_SEQUENCES, .loss = PLM_LOSS_CLASS},
              false);
-  snprintf(in, sizeof in, "%.199s", scratch_path("in.csv"));
-  snprintf(second, sizeof second, "%.199s", scratch_path("second.csv"));
+  snprintf(in, sizeof in, "%s", scratch_path("in.csv"));
+  snprintf(second, sizeof second, "%s", scratch_path("second.csv"));
   struct plm_predict_request request = request_of("out.csv");
   request.of.inputs = tables;
   request.of.input_count = 2;
@@ -405,7 +405,7 @@ static void what_is_refused(void **state)
   assert_non_null(strstr(error.what, "--max-length 2: this model takes sequences of 3 to "));
   request.of.max_length = 0;
   request.of.output = in;
-  snprintf(in, sizeof in, "%.199s", scratch_path("in.csv"));
+  snprintf(in, sizeof in, "%s", scratch_path("in.csv"));
   scratch_write(in, "sequence\nMKV\n", 13);
   predict(&request, false, PLM_USAGE, &error);
   assert_non_null(strstr(error.what, "is also the input"));

@@ -132,8 +132,8 @@ static plm_status score_table(struct inference_case *c, const char *csv, struct 
 {
   static const struct plm_wild_type wild_type = {"wild", (const uint8_t *)"MKLAVG", 6, 1,
                                                  PLM_TOKENIZER_ESM};
-  char table[200];
-  snprintf(table, sizeof table, "%.199s", scratch_path("table.csv"));
+  char table[PLM_PATH_SIZE];
+  snprintf(table, sizeof table, "%s", scratch_path("table.csv"));
   scratch_write(table, csv, strlen(csv));
   const struct plm_variant_reader_request reader = {
       .csv = table, .mutations = "mutated_sequence", .added = "score"};

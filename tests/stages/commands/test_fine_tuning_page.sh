@@ -21,20 +21,20 @@ shrink=(--set trainer.init_from=null --set model.preset=none --set model.hidden_
   --set 'network.feed=tcp://127.0.0.1:*' --set 'network.evaluation_feed=tcp://127.0.0.1:*'
   --set 'network.announcements=tcp://127.0.0.1:*')
 
-mapfile -t commands < <(sed -n '/^## Twelve commands/,/^This is/p' "$page" | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/^    //p')
-[ ${#commands[@]} -eq 12 ] || fail "the page has ${#commands[@]} commands"
+mapfile -t commands < <(sed -n '/^## The commands/,/^This is/p' "$page" | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/^    //p')
+[ ${#commands[@]} -eq 10 ] || fail "the page has ${#commands[@]} commands"
 for command in "${commands[@]}"; do
   command=${command%%  #*}
   read -ra words <<<"$command"
   case $command in
-    "hf download"* | \$EDITOR* | "plm-pipeline checkpoints esm2"*) continue ;;
+    "hf download"* | \$EDITOR*) continue ;;
     *" fine-tune.yaml"*) words+=("${shrink[@]}") ;;
   esac
   expect 0 "${words[@]}"
   echo "$command" >>ran
   [ "${words[1]}" != evaluate ] || cp out evaluated
 done
-[ "$(wc -l <ran)" -eq 9 ] || fail "these commands ran: $(cat ran)"
+[ "$(wc -l <ran)" -eq 8 ] || fail "these commands ran: $(cat ran)"
 expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and .accuracy >= 0' <(tail -n 1 runs/family/evaluator.jsonl)
 [ "$(head -n 1 predictions.csv)" = name,prediction,probability ] || fail "$(head -n 1 predictions.csv)"
 [ "$(tail -n +2 predictions.csv | grep -cE '^seq[0-4],("odd, or so"|even),0?\.[0-9]+$|^seq[0-4],("odd, or so"|even),1$')" -eq 5 ] ||

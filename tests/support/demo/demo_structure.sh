@@ -8,6 +8,7 @@
 # `probe --json` and `evaluate --json` printed, and predictions.csv of `predict`. The chain that is shown has
 # the median accuracy of all, so it is neither a good nor a bad example.
 set -euo pipefail
+export LC_ALL=C.UTF-8 # points, not commas, in numbers
 table=$1 folder=$2
 helix='' strand='' plain=''
 [ ! -t 1 ] || [ -n "${NO_COLOR-}" ] || helix=$'\033[31m' strand=$'\033[33m' plain=$'\033[0m'
@@ -37,19 +38,19 @@ awk -F, -v probed="$probed" -v alone="$alone" -v tuned="$tuned" -v work="$work" 
   }
   END {
     for (label in count) if (count[label] > count[most]) most = label
-    printf "%d residues of the test chains, and how many are predicted correctly from\n\n", total
-    row("nothing: each residue is called " most, count[most] / total)
-    row("the amino acid: probe without a language model", alone)
-    row("its surroundings: probe on the language model", probed)
-    row("its surroundings: fine-tuned model", tuned)
+    printf "Correctly predicted residues, of %d in the test chains:\n\n", total
+    row("always " most ", the most frequent class", count[most] / total)
+    row("the amino acid alone: linear probe", alone)
+    row("language model, not fine-tuned: linear probe", probed)
+    row("fine-tuned model", tuned)
   }' "$work/table.csv" "$folder/predictions.csv"
 
 sort -g "$work/chains" >"$work/sorted"
 sed -n "$(($(wc -l <"$work/sorted") / 2 + 1))p" "$work/sorted" >"$work/shown"
 IFS=$'\t' read -r share name sequence truth predicted <"$work/shown"
-printf '\nA chain for which the fine-tuned model is neither good nor bad: %s, %.0f %% of it correct.\n' "$name" \
+printf '\nThe chain of median accuracy, as the fine-tuned model predicts it: %s, %.0f %% correct.\n' "$name" \
   "$(awk -v share="$share" 'BEGIN { print 100 * share }')"
-printf '%sH is in a helix%s, %sE in a strand%s, - in neither; ? has no label; x marks what is wrong.\n' \
+printf '%sH is in a helix%s, %sE in a strand%s, - (class C) in neither; ? has no label. x marks wrong residues.\n' \
   "$helix" "$plain" "$strand" "$plain"
 awk -v sequence="$sequence" -v truth="$truth" -v predicted="$predicted" -v helix="$helix" -v strand="$strand" \
   -v plain="$plain" '

@@ -18,12 +18,12 @@ echo '{"accuracy": 0.75}' >evaluate.json
 "$PLM_ROOT/tests/support/demo/demo_structure.sh" table.csv.gz . >shown
 # Labels of the test: 5 H, 1 E, 5 C; H or C is the most frequent. 4, 0 and 3 of 4, 3 and 4 are right.
 has() { grep -qE -- "$1" shown || fail "no line \"$1\" in: $(cat shown)"; }
-has '^11 residues of the test chains'
-has '^nothing: each residue is called [HC] +45\.5 %  █{23}$'
-has '^the amino acid: probe without a language model +50\.0 %  █{25}$'
-has '^its surroundings: probe on the language model +62\.5 %  █{32}$'
-has '^its surroundings: fine-tuned model +75\.0 %  █{38}$'
-has ': middle, 75 % of it correct\.$'
+has '^Correctly predicted residues, of 11 in the test chains:$'
+has '^always [HC], the most frequent class +45\.5 %  (█){23}$'
+has '^the amino acid alone: linear probe +50\.0 %  (█){25}$'
+has '^language model, not fine-tuned: linear probe +62\.5 %  (█){32}$'
+has '^fine-tuned model +75\.0 %  (█){38}$'
+has ': middle, 75 % correct\.$'
 has '^  sequence   ACDEF$'
 has '^  structure  EH--\?$'
 has '^  predicted  EH-HH$'
