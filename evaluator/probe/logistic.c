@@ -11,7 +11,7 @@
 #include "evaluator/probe/lbfgs.h"
 
 enum { MOST_PARTS = 16, LEAST_ROWS = 64, ROUGH_ITERATIONS = 100, ITERATIONS = 1000 };
-/* With fewer rows or more features, the products and their decomposition cost more than they save. */
+/* With fewer rows or more features, the products cost more than they save. */
 enum { ROWS_A_FEATURE = 4, MOST_FEATURES = 2048 };
 static const double rough_tolerance = 1e-5, fine_tolerance = 1e-10;
 
