@@ -13,6 +13,7 @@
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/corpus/corpus.h"
+#include "common/corpus/corpus_description.h"
 #include "common/huggingface/model_folder.h"
 #include "common/run/done.h"
 #include "common/run/run.h"
@@ -89,6 +90,31 @@ static plm_status run_prepare_check_corpus(const char *before, const char *now,
                                "trainer.init_from: CHECKPOINT");
 }
 
+/* The corpus that CORPUS names must be the one that is here now, also if the path is the same. A
+ * complete run starts no trainer, which would refuse another. */
+static plm_status check_pinned(const struct plm_config *config, struct plm_error *error)
+{
+  static const struct plm_hash unknown;
+  struct plm_corpus_description description;
+  struct plm_run_corpus pinned;
+  PLM_TRY(plm_run_corpus_read(config->run, &pinned, error));
+  if (plm_hash_equal(pinned.fingerprint, unknown) || config->corpus == NULL) return PLM_OK;
+  const char *path = plm_config_source(config, 0).path;
+  if (plm_corpus_description_read(path, &description, NULL) != PLM_OK) return PLM_OK;
+  const struct plm_hash now = description.info.fingerprint;
+  const bool same = plm_hash_equal(pinned.fingerprint, now) ||
+                    plm_hash_equal(pinned.fingerprint, description.info.upgraded_from);
+  plm_corpus_description_deinit(&description);
+  if (same) return PLM_OK;
+  char was[PLM_HASH_HEX_SIZE], is[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(pinned.fingerprint, was);
+  plm_hash_to_hex(now, is);
+  plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but this corpus is %s", was,
+                is);
+  plm_error_hint(error, "put the old corpus back, or start another run (run: …)");
+  return plm_error_where(error, "corpus %s", path);
+}
+
 /* Reads the configuration that the run was last started with. *exists: there is one, which the
  * caller deinits. */
 static plm_status read_before(const char *run, struct plm_config *before, bool *exists,
@@ -118,6 +144,7 @@ static plm_status check_before(const struct plm_config *config, bool steps, stru
   for (uint32_t k = 0; k < old && k < count && status == PLM_OK; k++)
     status = run_prepare_check_corpus(plm_config_source(&before, k).path,
                                       plm_config_source(config, k).path, error);
+  if (status == PLM_OK) status = check_pinned(config, error);
   if (status == PLM_OK) status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
     plm_info("%s:\n%.*s",

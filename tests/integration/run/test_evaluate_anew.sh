@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # If a resume publishes a step again with other weights, that is another checkpoint: it is evaluated
-# again, and readers take its last line. With the same weights nothing is repeated.
+# again, and readers take its last line. With the same weights nothing is repeated. If other sequences are in the run's
+# corpus by now, nothing is evaluated, although no trainer starts which would refuse them.
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
@@ -30,3 +31,17 @@ jq 'map({step, identity, loss})' out | cmp - last || fail "checkpoints shows ano
 expect 0 plm-pipeline metrics --run run --plot
 expect 0 plm-pipeline up pipeline.yaml --run run --set trainer.steps=8 --set trainer.optimizer.lr_hidden=0.05
 [ "$(steps)" = '[0,4,8,4,8]' ] || fail "evaluated a third time: $(steps)"
+
+was=$(jq -r .fingerprint corpus/corpus.json)
+mv corpus kept
+small_fasta other.fasta 60 5
+expect 0 plm-pipeline ingest other.fasta --corpus corpus
+is=$(jq -r .fingerprint corpus/corpus.json)
+for how in --dry-run -q; do
+  expect 2 plm-pipeline up pipeline.yaml --run run --set trainer.steps=8 --set trainer.optimizer.lr_hidden=0.05 "$how"
+  says err "corpus .*/corpus: the run was trained on corpus $was, but this corpus is $is\$"
+done
+[ "$(steps)" = '[0,4,8,4,8]' ] || fail "evaluated on another corpus: $(steps)"
+rm -r corpus
+mv kept corpus
+expect 0 plm-pipeline up pipeline.yaml --run run --set trainer.steps=8 --set trainer.optimizer.lr_hidden=0.05

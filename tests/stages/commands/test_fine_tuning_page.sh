@@ -47,12 +47,14 @@ awk 'NR == FNR { if (/^>/) name = substr($1, 2); else sequence[name] = $0; next 
   FNR == 1 { print "sequence,family,set"; next }
   { name = $0; sub(/,.*/, "", name); sub(/[^,]*,/, ""); print sequence[name] "," $0 "," (FNR % 4 == 0 ? "test" : FNR % 4 == 1 ? "valid" : "train") }' \
   proteins.fasta labels.csv >table.csv
-grep -q '^    plm-pipeline probe --checkpoint esm2 --checkpoint runs/family/checkpoints/latest table.csv --target family --split set$' "$page" ||
-  fail "the page does not compare with the baseline"
-expect 0 plm-pipeline ingest table.csv --labels family --split-column set --corpus split.corpus
-expect 0 plm-pipeline probe --checkpoint runs/family/checkpoints/step_00000000 --checkpoint runs/family/checkpoints/latest \
-  table.csv --target family --split set
-[ "$(grep -cE '^runs/family/checkpoints/.* last +[0-9.]+ +[01]\.' out)" = 2 ] || fail "not two models: $(cat out)"
+mapfile -t commands < <(sed -n '/^## The baseline/,/^The last command/p' "$page" | sed -n 's/^    \(plm-pipeline .*\)/\1/p')
+[ ${#commands[@]} -eq 3 ] || fail "the page compares with the baseline by ${#commands[@]} commands"
+for command in "${commands[@]}"; do
+  read -ra words <<<"${command/--checkpoint esm2/--checkpoint runs/table/checkpoints/step_00000000}"
+  [ "${words[1]}" != up ] || words+=("${shrink[@]}")
+  expect 0 "${words[@]}"
+done
+[ "$(grep -cE '^runs/table/checkpoints/.* last +[0-9.]+ +[01]\.' out)" = 2 ] || fail "not two models: $(cat out)"
 says out '^\(composition and length only\) +- '
 
 # A sequence that is longer than in training is read whole, which is said once, or cut.
