@@ -208,6 +208,8 @@ static void walk(const char *relative, bool keeps)
   char path[2 * PATH_MAX];
   snprintf(path, sizeof path, "%s/%s", faults.below, relative);
   DIR *directory = opendir(path);
+  if (directory == NULL && errno == ENOENT && strcmp(relative, ".") != 0)
+    return; /* another thread or process has removed it since it was listed */
   if (directory == NULL) give_up("cannot walk through the folder");
   if (keeps) fault_keep(dirfd(directory));
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
