@@ -1,10 +1,12 @@
 /* stop_at.so: a preloaded library with which a program stops itself (SIGSTOP) before a given call.
  * A test can then kill or signal it there, however fast or slow the machine is.
  *
- *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir, rename or renameat2) about
- * a path that matches PATTERN (fnmatch; of a rename, the new name), or "exchange:*#N": after the
- * beginning of the N-th all-to-all exchange with other ranks. #N,M: at both PLM_STOP_HOLDING  text.
- * If it is set, only a rename of a file that holds it counts, or a write of bytes that hold it.
+ *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir, rename, renameat2) about a
+ *                  path that matches PATTERN (fnmatch; of a rename, the new name), or
+ *                  "exchange:*#N": after the beginning of the N-th all-to-all exchange with other
+ *                  ranks. #N,M: at both
+ *   PLM_STOP_HOLDING  text. If it is set, only a rename of a file that holds it counts, or a write
+ *                  of bytes that hold it.
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
