@@ -125,6 +125,8 @@ def stopped_upgrade(place, number, *options, holding="", meanwhile=lambda: None)
     environment["PLM_STOP_HOLDING"] = holding
     environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"
     command = [str(BIN / "plm-pipeline"), "corpus", "plain.corpus", "--upgrade", *options]
+    # Children inherit that SIGINT is ignored, as it is in a job that a shell runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with open("said", "w") as said, open("shown", "w") as shown:
         process = subprocess.Popen(command, env=environment, stdout=shown, stderr=said)
     _, status = os.waitpid(process.pid, os.WUNTRACED)
