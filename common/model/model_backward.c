@@ -75,7 +75,7 @@ static void block_attention_backward(struct plm_model *model, const struct model
   const struct plm_attention_inputs prepared = plm_attention_inputs_of(block->qkv, part);
   const struct plm_attention_gradients gradients = plm_attention_gradients_of(dqkv, part);
   ops->attention_backward(ops, &gradients, dattended, block->attended, block->lse, &prepared,
-                          plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
+                          plm_model_mask(model, pass, block), &shape);
   const struct plm_qkv in = plm_model_qkv(model, pass, block);
   if (block->table >= 0) {
     const struct plm_value_table value = plm_model_value_table(model, block);

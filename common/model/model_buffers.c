@@ -222,6 +222,8 @@ static void place_head(struct layout *layout)
   model->hits = arena_reserve(arena, rows * sizeof(float));
   model->head_x = reserve_act(layout, arena, n);
   model->head_attended = reserve_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
+  model->narrow_begin = arena_reserve(arena, rows * sizeof(int32_t));
+  model->narrow_end = arena_reserve(arena, rows * sizeof(int32_t));
   model->head_norm = reserve_act(layout, arena, n);
   if (model->config.head.kind != PLM_PREDICTS_TOKENS) {
     place_label_head(layout, arena);

@@ -91,6 +91,26 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
   ops->mix_norm_forward(ops, block->mixed, block->h, &mix, N, D);
 }
 
+const struct plm_interval_mask *plm_model_mask(const struct plm_model *model,
+                                               const struct model_pass *pass,
+                                               const struct model_block *block)
+{
+  if (block == pass->narrowed && pass->narrows_attention) return &model->narrow;
+  return plm_masks_at(pass->masks, block->shape.level, (int)block->shape.entry);
+}
+
+static void narrow_attention(struct plm_model *model, const struct model_pass *pass,
+                             const struct model_block *block)
+{
+  if (block != pass->narrowed || !pass->narrows_attention) return;
+  const struct plm_interval_mask *whole = plm_masks_at(pass->masks, 0, (int)block->shape.entry);
+  model->ops->narrow_mask(model->ops, model->narrow_begin, model->narrow_end, whole,
+                          pass->positions, pass->R);
+  model->narrow = *whole;
+  model->narrow.key_begin = model->narrow_begin;
+  model->narrow.key_end = model->narrow_end;
+}
+
 /* qkv_raw -> attended, for whole chunks. */
 static void attend(struct plm_model *model, const struct model_pass *pass,
                    const struct model_block *block)
@@ -106,9 +126,9 @@ static void attend(struct plm_model *model, const struct model_pass *pass,
   }
   const struct plm_attention_inputs prepared =
       plm_attention_inputs_of(block->qkv, (size_t)block->shape.width * ops->act_bytes);
+  narrow_attention(model, pass, block);
   ops->attention_forward(ops, block->attended, block->lse, &prepared,
-                         plm_masks_at(pass->masks, block->shape.level, (int)block->shape.entry),
-                         &shape);
+                         plm_model_mask(model, pass, block), &shape);
 }
 
 /* qkv_raw -> attended for rows of incremental decoding; their keys and values go to the cache. */

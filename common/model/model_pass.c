@@ -66,6 +66,17 @@ uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t 
   return (uint32_t)(rounded < positions ? rounded : positions);
 }
 
+/* Whether the attention of the last block computes only the queries that are read. Where a query
+ * sees its whole document, leaving out others changes no bit of it: the keys that it sees, and
+ * their order, stay the same. It pays if at most one query of each tile is read, as with one row
+ * for each document. */
+static bool narrows_attention(const struct plm_model *model, const struct model_pass *pass)
+{
+  const uint32_t entry = pass->narrowed->shape.entry;
+  return model->ops->narrow_mask != NULL && pass->R * PLM_MASK_TILE <= pass_rows(pass, 0) &&
+         model->config.pattern[entry] == PLM_ATTENTION_DOCUMENT;
+}
+
 void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass,
                           const int32_t *positions, int64_t R)
 {
@@ -75,7 +86,9 @@ void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass
   if (model->block_count == 0 || pass->R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
   const struct model_block *last = &model->blocks[model->block_count - 1];
   PLM_ASSERT(last->shape.level == 0);
-  if (last->shape.kind != PLM_BLOCK_BOTTLENECK) pass->narrowed = last;
+  if (last->shape.kind == PLM_BLOCK_BOTTLENECK) return;
+  pass->narrowed = last;
+  pass->narrows_attention = narrows_attention(model, pass);
 }
 
 void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const int32_t *positions,

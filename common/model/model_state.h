@@ -171,6 +171,8 @@ struct plm_model {
   /* These rows of the last hidden state, or of the last block's mixed if that block is narrowed. */
   act *head_x;
   act *head_attended; /* if the last block is narrowed, these rows of its attended (at most half) */
+  int32_t *narrow_begin, *narrow_end; /* (B, L) */
+  struct plm_interval_mask narrow;    /* of that block's attention, with these */
   act *head_norm, *head_dense;
   act *head_gelu; /* in training only used if a norm follows it, because head_train needs none */
   act *head_activated; /* the norm after GELU; NULL: there is none */
@@ -219,6 +221,7 @@ struct model_pass {
   const struct plm_state_taps *taps;  /* states to hand out, or NULL */
   const struct model_block *narrowed; /* the last block, if it computes only these rows after its
                                          attention, so that y, h2, hidden and out have R rows */
+  bool narrows_attention;             /* then its attention also leaves out other queries */
 };
 
 static inline int64_t pass_rows(const struct model_pass *pass, int level)
@@ -364,5 +367,9 @@ void plm_model_train_blocks(struct plm_model *model, const struct model_pass *pa
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
                                                      const struct model_block *block);
+/* The mask of a block's attention; if the pass narrows it, after that block's forward pass. */
+const struct plm_interval_mask *plm_model_mask(const struct plm_model *model,
+                                               const struct model_pass *pass,
+                                               const struct model_block *block);
 
 #endif

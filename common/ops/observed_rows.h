@@ -107,6 +107,9 @@
       const struct plm_attention_gradients *, to, const act *, dout, const act *, out,             \
       const float *, lse, const struct plm_attention_inputs *, in,                                 \
       const struct plm_interval_mask *, mask, const struct plm_attention_shape *, shape)           \
+  ROW(5, narrow_mask, COMPUTES, SIZES(mask->B, mask->L, R),                                        \
+      8.0 * (double)mask->B * mask->L + 20 * (double)R, 0, int32_t *, key_begin, int32_t *,        \
+      key_end, const struct plm_interval_mask *, mask, const int32_t *, positions, int64_t, R)     \
   ROW(7, attention_cached, COMPUTES, SIZES(rows->rows, rows->H, rows->K),                          \
       6 * A * (double)(rows->rows * rows->H * rows->K), 0, act *, out, act *, key_cache, act *,    \
       value_cache, const act *, q, const act *, k, const act *, v, const struct plm_cached_rows *, \

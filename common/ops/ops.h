@@ -246,6 +246,12 @@ struct plm_ops {
                              const struct plm_interval_mask *mask,
                              const struct plm_attention_shape *shape);
 
+  /* The mask for a pass that reads the result of only R queries, at `positions` (R) into B L; -1 is
+   * no position. key_begin and key_end (B, L) become those of `mask`, but empty for all other
+   * queries, so that attention leaves these out. May be NULL: then attention would gain nothing. */
+  void (*narrow_mask)(struct plm_ops *ops, int32_t *key_begin, int32_t *key_end,
+                      const struct plm_interval_mask *mask, const int32_t *positions, int64_t R);
+
   /* Attention for incremental decoding. The k and v of every row are first stored at the row's
    * position in the caches (slots, H, capacity, K); then each query sees the keys [key_begin,
    * position] of its slot. One call may therefore hold several rows of a sequence (a prompt), but

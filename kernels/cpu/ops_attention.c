@@ -1,5 +1,8 @@
 /* Registers attention in struct plm_ops, with the kernels that suit the processor. */
 #include "kernels/cpu/attention.h"
+
+#include <string.h>
+
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/processor.h"
 
@@ -18,6 +21,21 @@ static void attention_backward(struct plm_ops *ops, const struct plm_attention_g
                                const struct plm_attention_shape *shape)
 {
   plm_attention_backward(plm_cpu_of(ops)->attention, to, dout, out, lse, in, mask, shape);
+}
+
+static void narrow_mask(struct plm_ops *ops, int32_t *key_begin, int32_t *key_end,
+                        const struct plm_interval_mask *mask, const int32_t *positions, int64_t R)
+{
+  const size_t bytes = (size_t)mask->B * (size_t)mask->L * sizeof *key_begin;
+  (void)ops;
+  memset(key_begin, 0, bytes);
+  memset(key_end, 0, bytes);
+  for (int64_t r = 0; r < R; r++) {
+    if (positions[r] < 0) continue;
+    PLM_ASSERT(positions[r] < mask->B * (int64_t)mask->L);
+    key_begin[positions[r]] = mask->key_begin[positions[r]];
+    key_end[positions[r]] = mask->key_end[positions[r]];
+  }
 }
 
 static const struct plm_attention_kernels *const KERNELS[PLM_ISA_COUNT] = {
@@ -40,6 +58,7 @@ void plm_cpu_attention_register(struct plm_cpu *cpu)
   cpu->attention = plm_attention_open(kernels, cpu->pool, cpu->bf16);
   cpu->ops.attention_forward = attention_forward;
   cpu->ops.attention_backward = attention_backward;
+  cpu->ops.narrow_mask = narrow_mask;
 }
 
 void plm_cpu_attention_unregister(struct plm_cpu *cpu)

@@ -22,11 +22,10 @@ enum { MAX_VECTORS = 4 };
 #define ROWS_3 8
 #define ROWS_4 6
 #else
-enum { MAX_VECTORS = 2 };
-#define ROWS_1 6
+enum { MAX_VECTORS = 3 };
+#define ROWS_1 8
 #define ROWS_2 6
-#define ROWS_3 1
-#define ROWS_4 1
+#define ROWS_3 4
 #endif
 
 enum product_mode {
@@ -114,8 +113,8 @@ FORCE_INLINE void product_block(const struct product *p, const float *a, const f
 
 PANEL(product, 1, ROWS_1)
 PANEL(product, 2, ROWS_2)
-#if defined(PLM_ISA_avx512) || defined(__aarch64__)
 PANEL(product, 3, ROWS_3)
+#if defined(PLM_ISA_avx512) || defined(__aarch64__)
 PANEL(product, 4, ROWS_4)
 #endif
 
@@ -143,7 +142,7 @@ static void product_run(const struct product *p, int rows, int vectors)
   static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2, product_panel_3,
                                           product_panel_4};
 #else
-  static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2};
+  static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2, product_panel_3};
 #endif
   run_panels(panels, p, rows, vectors);
 }

@@ -282,9 +282,113 @@ static void bad_rows_are_refused(void **state)
   labelled_close(&l);
 }
 
+/* ---- the last block's attention, if few rows are read ---- */
+
+static unsigned narrowed; /* calls of counted_narrow_mask */
+static void (*narrow_mask)(struct plm_ops *, int32_t *, int32_t *, const struct plm_interval_mask *,
+                           const int32_t *, int64_t);
+
+/* Also checks the mask: that of the queries at `positions`, and of no others. */
+static void counted_narrow_mask(struct plm_ops *ops, int32_t *key_begin, int32_t *key_end,
+                                const struct plm_interval_mask *mask, const int32_t *positions,
+                                int64_t R)
+{
+  const int64_t N = (int64_t)mask->B * mask->L;
+  narrowed++;
+  narrow_mask(ops, key_begin, key_end, mask, positions, R);
+  for (int64_t i = 0, r = 0; i < N; i++) {
+    const bool reads = r < R && positions[r] == i;
+    assert_int_equal(key_begin[i], reads ? mask->key_begin[i] : 0);
+    assert_int_equal(key_end[i], reads ? mask->key_end[i] : 0);
+    r += reads;
+  }
+}
+
+static const uint32_t long_documents[] = {100, 70, 128, 90, 66, 0};
+
+/* Whether attention was narrowed. The loss and the gradients have the same bits as without. */
+static bool narrowing_changes_nothing(const struct plm_model_config *config, const uint32_t *of)
+{
+  struct labelled l = {0};
+  double whole, narrow;
+  labelled_open(&l, config, of, 0, false);
+  struct plm_ops *ops = l.model.ops;
+  const size_t bytes = plm_model_arena_elements(l.model.model) * sizeof(float);
+  narrow_mask = ops->narrow_mask;
+  assert_non_null(narrow_mask);
+  ops->narrow_mask = NULL;
+  float *a = gradients_of(&l, &whole);
+  ops->narrow_mask = counted_narrow_mask;
+  narrowed = 0;
+  float *b = gradients_of(&l, &narrow);
+  assert_true(whole == narrow);
+  assert_memory_equal(a, b, bytes);
+  free(a);
+  free(b);
+  labelled_close(&l);
+  return narrowed > 0;
+}
+
+static void only_the_queries_that_are_read_attend(void **state)
+{
+  (void)state;
+  struct plm_model_config config = config_with(cases[4].architecture, cases[4].head);
+  config.max_length = 128;
+  config.pattern_count = 1;
+  config.pattern[0] = PLM_ATTENTION_DOCUMENT;
+  assert_true(narrowing_changes_nothing(&config, long_documents));
+  assert_false(narrowing_changes_nothing(&config, lengths)); /* more than one in a tile */
+  config = config_with(cases[1].architecture, cases[1].head);
+  config.max_length = 128;
+  config.pattern_count = 1;
+  config.pattern[0] = PLM_ATTENTION_DOCUMENT;
+  assert_true(narrowing_changes_nothing(&config, long_documents));
+  config.pattern[0] |= PLM_ATTENTION_LOCAL; /* the keys of a tile depend on its queries */
+  assert_false(narrowing_changes_nothing(&config, long_documents));
+}
+
+/* The same for rows of logits, at places in the middle of documents. */
+static void only_the_rows_that_are_asked_for_attend(void **state)
+{
+  (void)state;
+  enum { ROWS = 3, V = 33 };
+  static struct case_documents documents;
+  struct plm_model_config config = case_config(PLM_ESM2, 2, 64);
+  struct case_batch placed;
+  struct model_case c;
+  struct plm_error error;
+  float whole[ROWS * V], narrow[ROWS * V];
+  const int32_t positions[ROWS] = {37, 128 + 1, 256 + 127};
+  config.max_length = 128;
+  config.pattern_count = 1;
+  config.pattern[0] = PLM_ATTENTION_DOCUMENT;
+  assert_int_equal(config.vocab_size, V);
+  case_documents_draw(&documents, long_documents, V, 5);
+  case_batch_place(&placed, &documents, config.max_length, 1, false);
+  assert_true(placed.batch.chunks > 2 && config.max_length == 128);
+  const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
+  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 12);
+  plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
+  const struct plm_masked_batch input = {&placed.batch, c.masks};
+  narrow_mask = c.ops->narrow_mask;
+  narrowed = 0;
+  for (int i = 0; i < 2; i++) {
+    c.ops->narrow_mask = i == 0 ? NULL : counted_narrow_mask;
+    if (plm_model_infer(c.model, &input, placed.inputs, positions, ROWS, NULL,
+                        i == 0 ? whole : narrow, &error) != PLM_OK)
+      fail_msg("%s", error.what);
+  }
+  assert_int_equal(narrowed, 1);
+  assert_memory_equal(whole, narrow, sizeof whole);
+  model_case_close(&c);
+  case_batch_free(&placed);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(only_the_queries_that_are_read_attend),
+      cmocka_unit_test(only_the_rows_that_are_asked_for_attend),
       cmocka_unit_test(gradients_are_slopes),
       cmocka_unit_test(packed_is_the_sum),
       cmocka_unit_test(dropout_follows_the_keys),
