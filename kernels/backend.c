@@ -14,6 +14,7 @@
 #include "common/base/process/library_path.h"
 #include "kernels/backend_library.h"
 #include "kernels/cpu/bf16_products.h"
+#include "kernels/cpu/int8_products.h"
 #include "kernels/cpu/processor.h"
 
 #define LIBRARY_NAME "libplm_cuda.so"
@@ -152,20 +153,25 @@ static bool try_cuda(const struct plm_ops_request *request, struct plm_ops **ops
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,
                         struct plm_error *error)
 {
+  const bool int8 = request->precision == PLM_PRECISION_INT8;
   *ops = NULL;
+  if (request->device == PLM_DEVICE_CUDA && int8) {
+    plm_error_set(error, PLM_CONFIG, "the CUDA backend has no int8 products");
+    return plm_error_hint(error, "choose the CPU (--device cpu), or bf16 (--precision bf16)");
+  }
   if (request->device == PLM_DEVICE_CUDA) {
     const plm_status status = open_cuda(request, ops, error);
     if (status != PLM_NOT_FOUND && status != PLM_UNSUPPORTED) return status;
     if (error != NULL) error->status = PLM_CONFIG; /* trying again will not help */
     return PLM_CONFIG;
   }
-  if (request->device == PLM_DEVICE_AUTO && try_cuda(request, ops)) return PLM_OK;
+  if (request->device == PLM_DEVICE_AUTO && !int8 && try_cuda(request, ops)) return PLM_OK;
   const struct plm_cpu_request cpu = {.precision = request->precision,
                                       .bf16 = request->bf16,
                                       .threads = request->threads,
                                       .isa = request->isa};
   PLM_TRY(plm_ops_cpu_open_as(&cpu, ops, error));
-  if (request->device == PLM_DEVICE_AUTO && no_cuda[0] != '\0') (*ops)->fallback = no_cuda;
+  if (request->device == PLM_DEVICE_AUTO && !int8 && no_cuda[0] != '\0') (*ops)->fallback = no_cuda;
   return PLM_OK;
 }
 
@@ -184,6 +190,12 @@ const char *plm_ops_cpu_bf16_gain(void)
 {
   const struct plm_bf16_machine machine = plm_bf16_machine();
   return plm_bf16_gain(&machine);
+}
+
+const char *plm_ops_cpu_int8_gain(bool *faster)
+{
+  const struct plm_int8_machine machine = plm_int8_machine();
+  return plm_int8_gain(plm_cpu_best_isa(), &machine, faster);
 }
 
 /* ---- estimates ----------------------------------------------------------------------------- */

@@ -5,7 +5,8 @@
 #include <string.h>
 
 const char *const plm_device_names[] = {"auto", "cpu", "cuda", NULL};
-const char *const plm_precision_names[] = {"auto", "fp32", "bf16", NULL};
+const char *const plm_precision_names[] = {"auto", "fp32", "bf16", "int8", NULL};
+const char *const plm_training_precision_names[] = {"auto", "fp32", "bf16", NULL};
 
 const char *const plm_bf16_products_names[] = {"auto", "native", "fp32", NULL};
 

@@ -56,7 +56,13 @@
   ROW(4, bias_backward, COMPUTES, SIZES(N, O), A *NO, 0, float *, dbias, const act *, dy, int64_t, \
       N, int64_t, O)                                                                               \
   ROW(6, linear_backward_weight, COMPUTES, SIZES(N, I, O), A *(NO + NI) + 8 * OI, NIO, float *,    \
-      dw, const act *, dy, const act *, x, int64_t, N, int64_t, I, int64_t, O)
+      dw, const act *, dy, const act *, x, int64_t, N, int64_t, I, int64_t, O)                     \
+  ROW(6, quantise_rows, COMPUTES, SIZES(count, I), 5 * (double)count * (double)I, 0, void *,       \
+      matrix, const float *, rows, int64_t, first, int64_t, count, int64_t, I, int64_t, O)         \
+  ROW(7, linear_int8_forward, COMPUTES, SIZES(N, I, O),                                            \
+      4 * (NI + (residual != NULL ? 2 : 1) * NO) + OI, NIO, act *, y, const act *, x,              \
+      const struct plm_int8_linear *, layer, const act *, residual, int64_t, N, int64_t, I,        \
+      int64_t, O)
 
 #define NORM_ROWS(ROW)                                                                            \
   ROW(4, norm_forward, COMPUTES, SIZES(N, D), 2 * A * ND, 0, act *, out, const act *, x, int64_t, \

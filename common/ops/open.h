@@ -18,11 +18,12 @@
 
 struct plm_ops_request {
   enum plm_device device;
-  enum plm_precision precision; /* auto: bf16 if the device computes faster in it, else fp32 */
-  enum plm_bf16_products bf16;  /* of the CPU backend */
-  uint32_t threads;             /* of the CPU backend; 0 for all */
-  const char *isa;              /* of the CPU backend; NULL for the best */
-  int ordinal;                  /* CUDA's number of the device */
+  /* auto: bf16 if the device computes faster in it, else fp32. int8: device auto is the CPU. */
+  enum plm_precision precision;
+  enum plm_bf16_products bf16; /* of the CPU backend */
+  uint32_t threads;            /* of the CPU backend; 0 for all */
+  const char *isa;             /* of the CPU backend; NULL for the best */
+  int ordinal;                 /* CUDA's number of the device */
   bool of_rank; /* ordinal is the number of a rank on its host; if only one device is visible, all
                  * ranks take that one */
 };
@@ -32,7 +33,8 @@ struct plm_ops_request {
  * auto  CUDA if it can be used, else the CPU. If a device exists but cannot be used, a warning says
  *       why; if there is none, nothing is said.
  * cuda  PLM_CONFIG if there is no library, the library is from another build, there is no device,
- *       the device or its driver is too old, or there are fewer devices than ranks, but several.
+ *       the device or its driver is too old, there are fewer devices than ranks, but several, or
+ *       the precision is int8.
  *
  * Other errors are those of plm_ops_cpu_open, and PLM_NO_MEMORY. */
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,
@@ -44,6 +46,10 @@ const char *plm_ops_cpu_level(void);
 
 /* How a new run of this processor in bf16 computes products: native or by fp32 ones, never auto. */
 enum plm_bf16_products plm_ops_cpu_bf16_products(void);
+
+/* What int8 gains on this processor beside fp32, as a sentence without a full stop, and whether
+ * that is time. */
+const char *plm_ops_cpu_int8_gain(bool *faster);
 
 /* What bf16 gains on this processor beside fp32, as a sentence without a full stop. */
 const char *plm_ops_cpu_bf16_gain(void);

@@ -28,6 +28,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/device.h"
+#include "common/ops/int8_matrix.h"
 #include "common/ops/label_operands.h"
 #include "common/ops/operands.h"
 #include "common/ops/target_rule.h"
@@ -58,6 +59,7 @@ struct plm_ops {
   const char *bf16_products; /* of the CPU in bf16: "native" or "fp32" (device.h); else NULL */
   const char *fallback;      /* why some of them, or all of CUDA, are not in use; else NULL */
   size_t act_bytes;          /* 4 or 2 */
+  bool int8;                 /* it was opened for int8: the operators of int8 below are set */
   uint32_t threads;
   void *context;                           /* the backend's state */
   struct plm_ops_observation *observation; /* of who watches the operators; NULL: nobody */
@@ -173,6 +175,18 @@ struct plm_ops {
   /* Bytes of workspace that these products take for operands which they widen to fp32: the most of
    * the forward and the backward pass. 0 if they do not widen any. NULL: they never do (CUDA). */
   size_t (*linear_scratch)(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O);
+
+  /* ---- products of int8, for inference; NULL unless `int8` ---- */
+  /* Quantises `count` rows of I fp32 weights as the rows [first, first + count) of a matrix of O
+   * rows (int8_matrix.h), whose memory was zeroed before its first rows. */
+  void (*quantise_rows)(struct plm_ops *ops, void *matrix, const float *rows, int64_t first,
+                        int64_t count, int64_t I, int64_t O);
+  /* y_NO = after(x_NI w_OI^T + bias_O + residual_NO), where each row of x is quantised by the rule
+   * of the rows of weights, the integers are summed exactly, and a sum is multiplied by the product
+   * of its two scales. residual may be NULL or equal y; I is at most PLM_INT8_INPUTS_MOST. */
+  void (*linear_int8_forward)(struct plm_ops *ops, act *y, const act *x,
+                              const struct plm_int8_linear *layer, const act *residual, int64_t N,
+                              int64_t I, int64_t O);
 
   /* ---- norm: RMSNorm, no weight, eps 1e-6 (Zhang & Sennrich 2019) ---- */
   void (*norm_forward)(struct plm_ops *ops, act *out, const act *x, int64_t N, int64_t D);
@@ -414,6 +428,14 @@ struct plm_ops {
   plm_status (*open_nccl)(struct plm_ops *ops, struct plm_collective *collective,
                           struct plm_transport **transport, struct plm_error *error);
 };
+
+/* The name of the precision in which a backend computes: "fp32", "bf16" or "int8". */
+static inline const char *plm_ops_precision(const struct plm_ops *ops)
+{
+  return plm_precision_name(ops->int8                        ? PLM_PRECISION_INT8
+                            : ops->act_bytes < sizeof(float) ? PLM_PRECISION_BF16
+                                                             : PLM_PRECISION_FP32);
+}
 
 struct plm_cpu_request {
   enum plm_precision precision; /* auto: bf16 if that is faster than fp32 here, else fp32 */

@@ -3,6 +3,7 @@
 #include "common/base/process/cgroup.h"
 #include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/int8_products.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,13 @@ static bool has_isa(enum plm_isa isa)
       [PLM_ISA_AVX512] = PLM_PROCESSOR_AVX512,
   };
   return plm_processor_level() >= needed[isa];
+}
+
+enum plm_isa plm_cpu_best_isa(void)
+{
+  int isa = PLM_ISA_COUNT - 1;
+  while (isa > PLM_ISA_PORTABLE && !has_isa((enum plm_isa)isa)) isa--;
+  return (enum plm_isa)isa;
 }
 
 static plm_status choose_isa(const char *name, enum plm_isa *isa, struct plm_error *error)
@@ -97,6 +105,11 @@ static plm_status choose_precision(struct plm_cpu *cpu, const struct plm_cpu_req
   if (cpu->bf16)
     cpu->ops.bf16_products =
         plm_bf16_products_names[cpu->widens ? PLM_BF16_BY_FP32 : PLM_BF16_NATIVE];
+  if (request->precision == PLM_PRECISION_INT8) {
+    const struct plm_int8_machine int8 = plm_int8_machine();
+    cpu->int8 = plm_int8_kernel_of(cpu->isa, &int8);
+    cpu->ops.int8 = true;
+  }
   return PLM_OK;
 }
 
@@ -148,6 +161,7 @@ plm_status plm_ops_cpu_open_as(const struct plm_cpu_request *request, struct plm
   plm_cpu_token_dropout_register(cpu);
   plm_cpu_linear_register(cpu);
   plm_cpu_linear_weight_register(cpu);
+  plm_cpu_int8_register(cpu);
   plm_cpu_head_register(cpu);
   plm_cpu_labels_register(cpu);
   plm_cpu_sums_register(cpu);

@@ -22,6 +22,7 @@ enum plm_isa { PLM_ISA_PORTABLE, PLM_ISA_AVX2, PLM_ISA_AVX512, PLM_ISA_COUNT };
 
 struct plm_products;     /* product.h: cached matrix products */
 struct plm_row_products; /* row_product.h */
+struct plm_int8_kernel;  /* int8_kernel.h */
 
 /* ops->context of the CPU backend. */
 struct plm_cpu {
@@ -29,6 +30,7 @@ struct plm_cpu {
   enum plm_isa isa;
   bool bf16;   /* activations are bf16, else float */
   bool widens; /* bf16: products are fp32 ones of the widened operands (bf16_products.h) */
+  const struct plm_int8_kernel *int8; /* NULL unless int8 was asked for */
   struct plm_pool *pool;
   struct plm_cpu_vector vector; /* kernels for this isa and precision */
   struct plm_cpu_vector floats; /* the same for float activations; only if it widens */
@@ -44,6 +46,9 @@ static inline struct plm_cpu *plm_cpu_of(struct plm_ops *ops)
 {
   return ops->context;
 }
+
+/* The best instruction set that the processor has and PLM_CPU_ISA leaves. */
+enum plm_isa plm_cpu_best_isa(void);
 
 /* Address of an element of activations. Its size is known only at run time, because act is void. */
 static inline const act *plm_act_at(const struct plm_cpu *cpu, const act *base, int64_t element)
@@ -93,6 +98,7 @@ void plm_cpu_table_register(struct plm_cpu *cpu);
 void plm_cpu_token_dropout_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);
 void plm_cpu_linear_weight_register(struct plm_cpu *cpu);
+void plm_cpu_int8_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);
 void plm_cpu_labels_register(struct plm_cpu *cpu);
 void plm_cpu_sums_register(struct plm_cpu *cpu);
