@@ -267,7 +267,9 @@ static plm_status model_create(const struct plm_model_config *config, size_t act
   made->config = *config;
   made->options = *options;
   made->act_bytes = act_bytes;
-  const plm_status status = model_resolve(made, error);
+  PLM_ASSERT(!options->int8 || (!options->training && act_bytes == sizeof(float)));
+  plm_status status = model_resolve(made, error);
+  if (status == PLM_OK && options->int8) status = plm_model_plan_int8(made, error);
   if (status != PLM_OK) {
     plm_model_close(made);
     return status;
@@ -287,7 +289,8 @@ static void count_memory(const struct plm_model *model, struct plm_model_memory 
   const uint64_t elements = model->arena_elements;
   *memory = (struct plm_model_memory){
       .parameters = model->kept_elements * sizeof(float),
-      .weights = model->act_bytes == sizeof(float) ? 0 : elements * model->act_bytes,
+      .weights = model->act_bytes == sizeof(float) ? plm_model_int8_bytes(model)
+                                                   : elements * model->act_bytes,
       .gradients = model->options.training
                        ? (model->trained_elements + model->discarded_elements) * sizeof(float)
                        : 0,
@@ -391,6 +394,7 @@ static plm_status model_allocate(struct plm_model *model, struct plm_error *erro
        i < model->table_total && model->options.training; i++)
     model->tables[i].gradient = model_gradient(model, model->tables[i].place);
   ops->zero(ops, model->parameters, memory.parameters);
+  if (memory.weights > 0) ops->zero(ops, model->weights, memory.weights);
   if (memory.gradients > 0) ops->zero(ops, model->gradients, memory.gradients);
   return PLM_OK;
 }
@@ -400,7 +404,12 @@ plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops 
                           struct plm_error *error)
 {
   struct plm_model *made;
-  PLM_TRY(model_create(config, ops->act_bytes, options, &made, error));
+  struct plm_model_options wanted = *options;
+  if (ops->int8 && options->training)
+    return plm_error_set(error, PLM_UNSUPPORTED,
+                         "int8 is only for inference: a model is trained in fp32 or bf16");
+  wanted.int8 = ops->int8;
+  PLM_TRY(model_create(config, ops->act_bytes, &wanted, &made, error));
   made->ops = ops;
   const plm_status status = model_allocate(made, error);
   if (status != PLM_OK) {
@@ -440,6 +449,7 @@ void plm_model_close(struct plm_model *model)
   }
   free(model->tables);
   free(model->blocks);
+  plm_model_forget_int8(model);
   free(model->kept_at);
   free(model->order);
   free(model->table);

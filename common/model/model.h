@@ -89,6 +89,8 @@ struct plm_model;
 struct plm_model_options {
   uint32_t max_chunks; /* the largest B of a pass (a micro-batch) */
   bool training;       /* keep what the backward pass reads, and hold gradients */
+  bool int8; /* the weights of the blocks' products are int8; plm_model_open sets it as its ops say
+              */
   enum plm_recompute recompute;
   /* By parameter: whether the fp32 values are kept here, because this process updates them. NULL:
    * all that are not frozen are kept. Those of the others are not kept if only products read them,
@@ -98,8 +100,11 @@ struct plm_model_options {
 };
 
 /* Allocates parameters (fp32), weights as used (bf16, unless the precision is fp32), gradients (for
- * training), activations and workspace through ops, which is borrowed. The parameters are 0.
- * PLM_LIMIT: a pass has more than INT32_MAX positions, or the sizes overflow. */
+ * training), activations and workspace through ops, which is borrowed. The parameters are 0. If ops
+ * was opened for int8, weights are int8 where blocks multiply by them, and fp32 values are kept
+ * only of the other parameters. PLM_LIMIT: a pass has more than INT32_MAX positions, or the sizes
+ * overflow. PLM_UNSUPPORTED: training in int8, or a layer has more inputs than
+ * PLM_INT8_INPUTS_MOST. */
 plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops *ops,
                           const struct plm_model_options *options, struct plm_model **model,
                           struct plm_error *error);

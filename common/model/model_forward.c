@@ -84,9 +84,8 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
     return;
   }
   if (block->projects)
-    ops->linear_forward(ops, block->p, model->x0[shape->level],
-                        model_weight(model, block->places.projection), NULL, N,
-                        model->config.hidden_size, D);
+    model_block_product(model, &(struct model_product){.weight = block->places.projection},
+                        block->p, model->x0[shape->level], NULL, N, model->config.hidden_size, D);
   const struct plm_mix mix = plm_model_mix(model, block);
   ops->mix_norm_forward(ops, block->mixed, block->h, &mix, N, D);
 }
@@ -176,7 +175,7 @@ static void block_output(struct plm_model *model, const struct model_pass *pass,
     attended = model->head_attended;
     mixed = model->head_x;
   }
-  model_product_forward(model, &block->places.output, block->y, attended, mixed, N, D, D);
+  model_block_product(model, &block->places.output, block->y, attended, mixed, N, D, D);
   model_adapters_forward(model, pass, &block->places.output.adapters, block->y, attended, N);
 }
 
@@ -186,7 +185,7 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
 {
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
   const int64_t N = pass_rows(pass, block->shape.level), D = block->shape.width;
-  model_product_forward(model, &block->places.qkv, block->qkv_raw, block->h, NULL, N, D, 3 * D);
+  model_block_product(model, &block->places.qkv, block->qkv_raw, block->h, NULL, N, D, 3 * D);
   model_adapters_forward(model, pass, &block->places.qkv.adapters, block->qkv_raw, block->h, N);
   if (pass->decode != NULL)
     attend_cached(model, pass, block);
@@ -216,9 +215,9 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
   const bool merge = shape->input == PLM_INPUT_MERGE;
   /* Either product has as many rows as the deeper level: two rows of the shallower level are viewed
    * as one row of twice the width. */
-  model->ops->linear_forward(
-      model->ops, block->x, block->input, model_weight(model, block->places.resample), NULL,
-      pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
+  model_block_product(model, &(struct model_product){.weight = block->places.resample}, block->x,
+                      block->input, NULL, pass_rows(pass, shape->resample + 1),
+                      merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
 }
 
 /* Brings activations to the room of the taps. Returns whether they are there; a failed download
@@ -305,8 +304,8 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     plm_model_block_attention(model, pass, block);
     tap_attention(model, pass, i);
     plm_model_block_hidden(model, pass, block);
-    model_product_forward(model, &block->places.down, block->out, block->hidden, block->y,
-                          block_rows(pass, block), block->shape.hidden, block->shape.width);
+    model_block_product(model, &block->places.down, block->out, block->hidden, block->y,
+                        block_rows(pass, block), block->shape.hidden, block->shape.width);
     model_adapters_forward(model, pass, &block->places.down.adapters, block->out, block->hidden,
                            block_rows(pass, block));
     tap(model, pass, i + 1, block->out, (size_t)(block_rows(pass, block) * block->shape.width));

@@ -51,6 +51,27 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
     ops->linear_forward(ops, y, x, w, residual, N, I, O);
 }
 
+/* after(W x + bias + residual) in int8 */
+static void int8_product(const struct plm_model *model, const struct model_product *product, act *y,
+                         const act *x, const act *residual, enum plm_int8_after after, int64_t N,
+                         int64_t I, int64_t O)
+{
+  const struct plm_int8_linear layer = {.w = model_int8_weight(model, product->weight),
+                                        .bias = product->biased ? model_value(model, product->bias)
+                                                                : NULL,
+                                        .after = after};
+  model->ops->linear_int8_forward(model->ops, y, x, &layer, residual, N, I, O);
+}
+
+void model_block_product(const struct plm_model *model, const struct model_product *product, act *y,
+                         const act *x, const act *residual, int64_t N, int64_t I, int64_t O)
+{
+  if (model->int8 != NULL)
+    int8_product(model, product, y, x, residual, PLM_INT8_LINEAR, N, I, O);
+  else
+    model_product_forward(model, product, y, x, residual, N, I, O);
+}
+
 void model_product_backward(const struct plm_model *model, const struct model_product *product,
                             const act *dy, const act *x, int64_t N, int64_t I, int64_t O)
 {
@@ -69,7 +90,7 @@ static void adapted_mlp_forward(const struct plm_model *model, const struct mode
   const int64_t D = block->shape.width, F = block->shape.hidden;
   act *before = block->before != NULL ? block->before : block->hidden;
   const int64_t O = block->shape.traits->mlp == PLM_MLP_SWIGLU ? 2 * F : F;
-  model_product_forward(model, up, before, block->h2, NULL, N, D, O);
+  model_block_product(model, up, before, block->h2, NULL, N, D, O);
   model_adapters_forward(model, pass, &up->adapters, before, block->h2, N);
   switch (block->shape.traits->mlp) {
   case PLM_MLP_RELU2: ops->relu2_forward(ops, block->hidden, N * F); break;
@@ -78,17 +99,41 @@ static void adapted_mlp_forward(const struct plm_model *model, const struct mode
   }
 }
 
+static void int8_mlp_forward(const struct plm_model *model, const struct model_block *block,
+                             int64_t N)
+{
+  struct plm_ops *ops = model->ops;
+  const struct model_product *up = &block->places.up;
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  switch (block->shape.traits->mlp) {
+  case PLM_MLP_RELU2:
+    int8_product(model, up, block->hidden, block->h2, NULL, PLM_INT8_RELU2, N, D, F);
+    break;
+  case PLM_MLP_GELU:
+    int8_product(model, up, block->hidden, block->h2, NULL, PLM_INT8_GELU, N, D, F);
+    break;
+  case PLM_MLP_SWIGLU:
+    int8_product(model, up, block->before, block->h2, NULL, PLM_INT8_LINEAR, N, D, 2 * F);
+    ops->swiglu_forward(ops, block->hidden, block->before, N, F);
+    break;
+  }
+}
+
 void model_mlp_forward(const struct plm_model *model, const struct model_pass *pass,
                        const struct model_block *block, int64_t N)
 {
   struct plm_ops *ops = model->ops;
   const struct model_product *up = &block->places.up;
-  const act *w = model_weight(model, up->weight);
   const int64_t D = block->shape.width, F = block->shape.hidden;
   if (up->adapters.parts > 0) {
     adapted_mlp_forward(model, pass, block, N);
     return;
   }
+  if (model->int8 != NULL) {
+    int8_mlp_forward(model, block, N);
+    return;
+  }
+  const act *w = model_weight(model, up->weight);
   switch (block->shape.traits->mlp) {
   case PLM_MLP_RELU2: ops->linear_relu2_forward(ops, block->hidden, block->h2, w, N, D, F); break;
   case PLM_MLP_GELU:

@@ -136,7 +136,9 @@ struct plm_model {
   size_t *kept_at; /* by parameter: its place in `parameters`, or NOT_KEPT; NULL: all are kept, and
                       have the layout of the other arenas */
   bool keeps_trained; /* all that are trained are kept, and have the layout of the other arenas */
-  act *weights;       /* as the products read them; in fp32 the same memory as parameters */
+  act *weights; /* as the products read them; in fp32 the same memory as parameters, and with int8
+                   its matrices */
+  struct int8_matrices *int8; /* of the products that are int8; NULL: none are */
   float *gradients; /* of what is trained, and behind that what passes write for frozen vectors and
                        tables, which nobody reads */
   size_t discarded_elements;
@@ -239,11 +241,24 @@ static inline int64_t block_rows(const struct model_pass *pass, const struct mod
 
 /* The fp32 value at a place of the arenas. It must be kept. */
 const float *model_value(const struct plm_model *model, size_t place);
+
+/* int8 (model_int8.c): finds the matrices (PLM_UNSUPPORTED: a layer has too many inputs), and frees
+ * what this allocates; the bytes of all of them; whether a parameter is among them; takes the
+ * values of parameter i, which is; the weights of a product. */
+plm_status plm_model_plan_int8(struct plm_model *model, struct plm_error *error);
+void plm_model_forget_int8(struct plm_model *model);
+size_t plm_model_int8_bytes(const struct plm_model *model);
+bool plm_model_is_int8(const struct plm_model *model, const struct plm_parameter *parameter);
+void plm_model_load_int8(struct plm_model *model, size_t i, const float *values);
+const void *model_int8_weight(const struct plm_model *model, size_t place);
+
 /* Decides which parameters are kept. */
 void plm_model_keep(struct plm_model *model);
 
+/* The weights of a product that is not int8. */
 static inline const act *model_weight(const struct plm_model *model, size_t place)
 {
+  if (model->int8 != NULL) return model_value(model, place);
   return (const char *)model->weights + place * model->act_bytes;
 }
 
@@ -262,6 +277,9 @@ void model_norm_backward(const struct plm_model *model, const struct model_norm 
 void model_product_forward(const struct plm_model *model, const struct model_product *product,
                            act *y, const act *x, const act *residual, int64_t N, int64_t I,
                            int64_t O);
+/* The same for a product of a block, which may be int8: y = W x + bias + residual. */
+void model_block_product(const struct plm_model *model, const struct model_product *product, act *y,
+                         const act *x, const act *residual, int64_t N, int64_t I, int64_t O);
 void model_product_backward(const struct plm_model *model, const struct model_product *product,
                             const act *dy, const act *x, int64_t N, int64_t I, int64_t O);
 /* h2 -> hidden for N rows, and back: d out (model->stream[0]) -> d h2 (model->norm_gradient), as

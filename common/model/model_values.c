@@ -22,17 +22,20 @@ void plm_model_keep(struct plm_model *model)
   model->options.kept = NULL; /* the caller's memory */
   model->kept_elements = model->arena_elements;
   model->keeps_trained = true;
-  if (model->act_bytes == sizeof(float)) return;
-  if (kept == NULL && model->trained_elements == model->arena_elements) return;
-  PLM_ASSERT(model->options.training);
+  if (model->int8 == NULL && model->act_bytes == sizeof(float)) return;
+  if (model->int8 == NULL && kept == NULL && model->trained_elements == model->arena_elements)
+    return;
+  PLM_ASSERT(model->options.training == (model->int8 == NULL));
   model->kept_at = plm_alloc_zeroed(model->table_count, sizeof *model->kept_at);
   model->kept_elements = 0;
   for (size_t n = 0; n < model->table_count; n++) {
     const size_t i = model->order[n];
     const struct plm_parameter *parameter = &model->table[i];
     const bool updated = kept != NULL ? kept[i] : !parameter->frozen;
+    const bool elsewhere = model->int8 != NULL ? plm_model_is_int8(model, parameter)
+                                               : !updated && is_of_products(parameter);
     model->kept_at[i] = NOT_KEPT;
-    if (!updated && is_of_products(parameter)) {
+    if (elsewhere) {
       model->keeps_trained = model->keeps_trained && parameter->frozen;
       continue;
     }
@@ -140,9 +143,9 @@ static void make_token_vectors(struct plm_model *model)
 void plm_model_weights_changed(struct plm_model *model)
 {
   struct plm_ops *ops = model->ops;
-  if (model->kept_at != NULL)
+  if (model->kept_at != NULL && model->int8 == NULL)
     round_kept(model);
-  else if (model->weights != model->parameters)
+  else if (model->int8 == NULL && model->weights != model->parameters)
     ops->round_weights(ops, model->weights, model->parameters, model->arena_elements);
   make_token_vectors(model);
 }
@@ -169,6 +172,8 @@ void plm_model_load_parameter(struct plm_model *model, size_t i, const float *va
   float *value = plm_model_parameter(model, i);
   if (value != NULL)
     model->ops->upload(model->ops, value, values, model->table[i].count * sizeof(float));
+  else if (model->int8 != NULL)
+    plm_model_load_int8(model, i, values);
   else
     load_used(model, i, values);
 }
