@@ -14,7 +14,7 @@ static const struct plm_option options[] = {
     {.name = "threads",
      .argument = "N",
      .help = "CPU threads (default: all, or one beside a trainer on the CPU)"},
-    {.name = "precision", .argument = "NAME", .help = "fp32 (default) or bf16"},
+    {.name = "precision", .argument = "NAME", .help = "fp32 (default), bf16, or int8 (CPU)"},
     {.name = "prometheus",
      .argument = "ADDRESS",
      .help = "serve this process's metrics there, for example 127.0.0.1:9464"},

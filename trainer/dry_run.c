@@ -104,6 +104,7 @@ static plm_status dry_run_print_json(const struct outlook *o, struct plm_error *
     if (o->backend.ops->bf16_products != NULL)
       cJSON_AddStringToObject(object, "bf16_products", o->backend.ops->bf16_products);
     cJSON_AddStringToObject(object, "bf16_gain", plm_ops_cpu_bf16_gain());
+    cJSON_AddStringToObject(object, "int8_gain", plm_ops_cpu_int8_gain(&(bool){false}));
   }
   cJSON_AddStringToObject(object, "precision", o->backend.ops->act_bytes == 4 ? "fp32" : "bf16");
   cJSON_AddNumberToObject(object, "parameter_count", (double)estimate->parameters);

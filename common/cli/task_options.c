@@ -12,7 +12,7 @@
 #define COMPUTING \
   {.name = "device", .argument = "NAME", .help = "auto (default: CUDA if present), cpu or cuda"}, \
   {.name = "threads", .argument = "N", .help = "CPU threads (default all)"}, \
-  {.name = "precision", .argument = "NAME", .help = "fp32 (default) or bf16"}
+  {.name = "precision", .argument = "NAME", .help = "fp32 (default), bf16, or int8 (CPU)"}
 /* clang-format on */
 
 const struct plm_option plm_evaluate_options[] = {

@@ -90,7 +90,6 @@ static plm_status choose_output(struct embed *embed, struct plm_error *error)
   static const char *const kinds[] = {"pooled", "per token", "logits", "attention", "contacts"};
   const struct plm_embed_request *request = embed->request;
   const struct plm_model_config *model = &embed->run.inference->config;
-  const bool narrow = embed->run.inference->ops->act_bytes < sizeof(float);
   struct plm_embed_layout *layout = &embed->run.layout;
   struct plm_embed_journal *journal = &embed->run.journal;
   layout->kind = request->kind;
@@ -108,9 +107,9 @@ static plm_status choose_output(struct embed *embed, struct plm_error *error)
   if (request->kind == PLM_EMBED_POOLED) layout->width *= request->pooling.count;
   snprintf(journal->options, sizeof journal->options, "%s%s%s %s %s --batch-tokens %u%s%s%s%s%s",
            kinds[request->kind], embed->pooling[0] == '\0' ? "" : " ", embed->pooling,
-           narrow ? "bf16" : "fp32", layout->format == PLM_EMBED_NPY ? "npy" : "safetensors",
-           request->of.batch_tokens, layout->layers != NULL ? " --layers " : "",
-           layout->layers != NULL ? layout->layers : "",
+           plm_ops_precision(embed->run.inference->ops),
+           layout->format == PLM_EMBED_NPY ? "npy" : "safetensors", request->of.batch_tokens,
+           layout->layers != NULL ? " --layers " : "", layout->layers != NULL ? layout->layers : "",
            layout->attention != NULL ? " --attention " : "",
            layout->attention != NULL ? layout->attention : "",
            request->separate_chains ? " --separate-chains" : "");

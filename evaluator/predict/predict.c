@@ -89,10 +89,10 @@ static plm_status open_rows(struct predict *predict, struct plm_error *error)
                                                                        : PLM_EMBED_POOLED,
                                           .format = PLM_EMBED_ROWS,
                                           .width = run->inference->config.head.outputs};
-  (void)snprintf(
-      run->journal.options, sizeof run->journal.options, "predict %s --batch-tokens %u%s%s",
-      run->inference->ops->act_bytes < sizeof(float) ? "bf16" : "fp32", request->of.batch_tokens,
-      request->per_residue ? " --per-residue" : "", request->logits ? " --logits" : "");
+  (void)snprintf(run->journal.options, sizeof run->journal.options,
+                 "predict %s --batch-tokens %u%s%s", plm_ops_precision(run->inference->ops),
+                 request->of.batch_tokens, request->per_residue ? " --per-residue" : "",
+                 request->logits ? " --logits" : "");
   return plm_sequence_run_begin(run, error);
 }
 

@@ -2,7 +2,7 @@
  * command continues there:
  *
  *   scores.json   what the scores were made with: {"weights": XXH3-128 of the weights file,
- *                 "masking": "additive" or "joint", "precision": "fp32" or "bf16",
+ *                 "masking": "additive" or "joint", "precision": "fp32", "bf16" or "int8",
  *                 "max_length": "N", if the user gave --max-length,
  *                 "max_variants": "N", if the user gave --max-variants}
  *   DMS_id.csv    the assay with all its columns, and the column `plm_score`; it appears complete

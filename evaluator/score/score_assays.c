@@ -111,7 +111,7 @@ static plm_status open_model(struct benchmark *benchmark, struct plm_ops *ops,
       .masking = plm_score_masking_names[request->masking],
       .max_length = request->max_length,
       .max_variants = request->choice.max_variants,
-      .precision = ops->act_bytes == sizeof(float) ? "fp32" : "bf16",
+      .precision = plm_ops_precision(ops),
   };
   PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
                                       PLM_SCORE_BATCH_TOKENS, &benchmark->inference,

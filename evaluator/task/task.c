@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log/log.h"
 #include "common/ops/device.h"
 
 static plm_status parse_device(const struct plm_arguments *arguments, enum plm_device *device,
@@ -19,20 +20,42 @@ static plm_status parse_device(const struct plm_arguments *arguments, enum plm_d
   return plm_error_set(error, PLM_USAGE, "--device must be auto, cpu or cuda, not \"%.80s\"", name);
 }
 
+static plm_status parse_precision(const struct plm_arguments *arguments,
+                                  enum plm_precision *precision, struct plm_error *error)
+{
+  const char *name = plm_arguments_get(arguments, "precision");
+  *precision = PLM_PRECISION_FP32;
+  for (int i = PLM_PRECISION_FP32; name != NULL && plm_precision_names[i] != NULL; i++) {
+    *precision = (enum plm_precision)i;
+    if (strcmp(name, plm_precision_names[i]) == 0) return PLM_OK;
+  }
+  if (name == NULL) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--precision must be fp32, bf16 or int8, not \"%.80s\"",
+                       name);
+}
+
+/* Warns if int8 gains no time on this processor. */
+static void say_gain(void)
+{
+  bool faster;
+  const char *gain = plm_ops_cpu_int8_gain(&faster);
+  if (faster)
+    plm_info("%s", gain);
+  else
+    plm_warning("%s", gain);
+}
+
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
                              struct plm_ops **ops, struct plm_error *error)
 {
   unsigned long long threads;
-  const char *precision = plm_arguments_get(arguments, "precision");
   PLM_TRY(parse_device(arguments, &request.device, error));
   PLM_TRY(plm_arguments_u64(arguments, "threads", request.threads, &threads, error));
-  if (precision != NULL && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
-    return plm_error_set(error, PLM_USAGE, "--precision must be fp32 or bf16, not \"%.80s\"",
-                         precision);
-  const bool narrow = precision != NULL && strcmp(precision, "bf16") == 0;
-  request.precision = narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+  PLM_TRY(parse_precision(arguments, &request.precision, error));
   request.threads = (uint32_t)threads;
-  return plm_ops_open(&request, ops, error);
+  PLM_TRY(plm_ops_open(&request, ops, error));
+  if ((*ops)->int8) say_gain();
+  return PLM_OK;
 }
 
 plm_status plm_task_max_length(const struct plm_arguments *arguments, uint32_t *tokens,

@@ -148,6 +148,8 @@ static void check_device(struct plm_doctor *doctor, const cJSON *estimate)
     plm_doctor_fix(doctor, "this processor has no AVX2: training works, but use a newer one");
   const char *gain = plm_json_string(estimate, "bf16_gain", "");
   if (gain[0] != '\0') plm_doctor_add(doctor, "precision", PLM_GRADE_OK, "%.300s", gain);
+  const char *int8 = plm_json_string(estimate, "int8_gain", "");
+  if (int8[0] != '\0') plm_doctor_add(doctor, "inference", PLM_GRADE_OK, "%.300s", int8);
 }
 
 static void check_products(struct plm_doctor *doctor, const cJSON *estimate)

@@ -128,7 +128,9 @@ says err '.safetensors'
 embed_fails 2 'an npy file holds one array' s.fasta --output x.npy --logits
 embed_fails 2 '\-\-resume must be auto or never' s.fasta --output x.npy --resume maybe
 embed_fails 2 '\-\-batch-tokens' s.fasta --output x.npy --batch-tokens 0
-embed_fails 2 '\-\-precision must be fp32 or bf16' s.fasta --output x.npy --precision int8
+embed_fails 2 '\-\-precision must be fp32, bf16 or int8' s.fasta --output x.npy --precision int4
+embed_fails 2 'the CUDA backend has no int8 products' s.fasta --output x.npy --precision int8 --device cuda
+says err '\-\-precision bf16'
 embed_fails 1 'missing.fasta' missing.fasta --output x.npy
 embed_fails 1 'empty.fasta is empty' empty.fasta --output x.npy
 embed_fails 1 'bad.fasta has no good record, 1 bad' bad.fasta --output x.npy
@@ -213,6 +215,7 @@ for signal in INT=130 TERM=143; do
   embed_fails 1 'stop.npy.partial: it was begun with other sequences' s.fasta --output stop.npy
   embed_fails 1 'begun as "pooled mean fp32 npy' many.fasta --output stop.npy --pooling cls
   says err '\-\-resume never'
+  embed_fails 1 'begun as "pooled mean fp32 npy' many.fasta --output stop.npy --precision int8
   embed_fails 1 'begun with another checkpoint' many.fasta --output stop.npy \
     --checkpoint run/checkpoints/step_00000000
   expect 0 embed many.fasta --output stop.npy

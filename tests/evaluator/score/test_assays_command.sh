@@ -71,6 +71,8 @@ for most in --max-variants=3 --masking=additive; do
   expect 1 assays --scores two $most
   says err 'two has scores made with other max_variants'
 done
+expect 1 assays --scores two --max-variants 2 --precision int8
+says err 'two has scores made with other precision'
 expect 2 assays --scores new --max-variants 0
 says err '--max-variants must be at least 1'
 expect 2 assays --scores new --ids ,

@@ -93,6 +93,7 @@ static void expect_ops(char *first, char *second, uint32_t asked, size_t act_byt
   if (status != PLM_OK) fail_msg("%s", error.what);
   assert_string_equal(ops->name, "cpu");
   assert_int_equal(ops->act_bytes, act_bytes);
+  assert_int_equal(ops->int8, first != NULL && strcmp(first, "--precision=int8") == 0);
   if (threads > 0) assert_int_equal(ops->threads, threads);
   ops->close(ops);
 }
@@ -101,13 +102,14 @@ static void options_choose_the_operators(void **state)
 {
   (void)state;
   char threads[] = "--threads=3", fp32[] = "--precision=fp32", narrow[] = "--precision=bf16",
-       cpu[] = "--device=cpu", automatic[] = "--device=auto";
+       int8[] = "--precision=int8", cpu[] = "--device=cpu", automatic[] = "--device=auto";
   expect_ops(NULL, NULL, 2, 4, 2);
   expect_ops(threads, NULL, 2, 4, 3);
   expect_ops(fp32, threads, 1, 4, 3);
   expect_ops(narrow, threads, 1, 2, 3);
   expect_ops(cpu, threads, 1, 4, 3);
   expect_ops(automatic, threads, 1, 4, 3); /* there is no GPU in tests */
+  expect_ops(int8, threads, 1, 4, 3);
 }
 
 static void refuses(const char *text, const char *message)
@@ -128,7 +130,7 @@ static void other_words_are_refused(void **state)
 {
   (void)state;
   refuses("--device=gpu", "--device must be auto, cpu or cuda, not \"gpu\"");
-  refuses("--precision=fp16", "--precision must be fp32 or bf16, not \"fp16\"");
+  refuses("--precision=fp16", "--precision must be fp32, bf16 or int8, not \"fp16\"");
 }
 
 /* ---- npy ------------------------------------------------------------------------------------- */

@@ -30,11 +30,12 @@ finds() {
   diff found - || fail "doctor $* finds something else about $checks"
 }
 
-ANSWER='{"device":"cpu","level":"avx2","precision":"bf16","products":"oneDNN 3.1","bf16_gain":"bf16 gains that much","total":1234567890,"free_bytes":2500000000,"fits":true,"parameter_count":2500000}' \
-  finds 'programs|device|precision|oneDNN|memory|disk|ranks|ports' <<'END_FOUND'
+ANSWER='{"device":"cpu","level":"avx2","precision":"bf16","products":"oneDNN 3.1","bf16_gain":"bf16 gains that much","int8_gain":"int8 gains this much","total":1234567890,"free_bytes":2500000000,"fits":true,"parameter_count":2500000}' \
+  finds 'programs|device|precision|inference|oneDNN|memory|disk|ranks|ports' <<'END_FOUND'
 programs ok: plm-pipeline V, with its stages in HERE/bin
 device ok: the trainer computes on the CPU (avx2) in bf16, with N cores
 precision ok: bf16 gains that much
+inference ok: int8 gains this much
 oneDNN ok: oneDNN 3.1
 memory ok: the trainer takes 1.23 GB, and 2.50 GB are free
 disk ok: checkpoints take at most 0.32 GB, and N GB are free at HERE/run
