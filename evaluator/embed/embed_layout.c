@@ -79,6 +79,17 @@ struct names {
   int depth; /* 1: JSON; 2: JSON inside a JSON string */
 };
 
+/* The number of characters from here on, up to a few hundred, that JSON holds as they are. */
+static size_t plain_length(const char *text, size_t size)
+{
+  enum { MOST = 256 };
+  size_t length = 0;
+  while (length < size && length < MOST && text[length] >= 0x20 && text[length] < 0x7f &&
+         text[length] != '"' && text[length] != '\\')
+    length++;
+  return length;
+}
+
 static plm_status put_name(void *context, uint64_t number, const char *name, size_t size,
                            struct plm_error *error)
 {
@@ -89,6 +100,10 @@ static plm_status put_name(void *context, uint64_t number, const char *name, siz
   if (number > 0) embed_layout_put(sink, ",", 1);
   put_escaped(sink, '"', outside);
   for (size_t i = 0; i < size;) {
+    const size_t plain = plain_length(name + i, size - i);
+    embed_layout_put(sink, name + i, plain);
+    i += plain;
+    if (plain > 0) continue;
     const size_t length = plm_utf8_length((const unsigned char *)name + i, size - i);
     if (length == 1)
       put_escaped(sink, name[i], names->depth);
