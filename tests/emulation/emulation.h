@@ -70,6 +70,14 @@ struct alignas(4) __nv_bfloat162 {
   __nv_bfloat16 x, y;
 };
 
+/* A function that is also compiled for processors with AVX2. Its results have the same bits. (A
+ * sanitizer is not there yet when the loader chooses one.) */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PLM_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define PLM_WIDE
+#endif
+
 namespace plm::emulation
 {
 

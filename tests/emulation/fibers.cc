@@ -129,9 +129,10 @@ void collect_ready(int warp)
   const int last = std::min((warp + 1) * LANES, scheduler.count);
   int *turn = scheduler.turn, count = 0;
   for (int i = warp * LANES; i < last; i++) {
-    const Thread &thread = scheduler.threads[i];
-    if (scheduler.states[i] == WAITING && thread.condition(thread.condition_context))
-      scheduler.states[i] = READY;
+    if (scheduler.states[i] == WAITING) {
+      const Thread &thread = scheduler.threads[i];
+      if (thread.condition(thread.condition_context)) scheduler.states[i] = READY;
+    }
     if (scheduler.states[i] == READY) turn[count++] = i;
   }
   for (int i = count; i > 1; i--) std::swap(turn[i - 1], turn[draw((unsigned)i)]);

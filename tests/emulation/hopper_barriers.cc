@@ -15,7 +15,8 @@ namespace plm::emulation
 namespace
 {
 
-enum { SWIZZLE_BYTES = 1024, NAMES = 16 };
+/* The elements of a part that the swizzle moves as a whole. */
+enum { SWIZZLE_BYTES = 1024, PART = 8, NAMES = 16 };
 
 struct Tile {
   char *to;
@@ -50,6 +51,18 @@ void require_intact(const uint64_t *barrier, const Barrier &state)
   if (*barrier != word_of(barrier, state.arrivals)) stop("something was written over a barrier");
 }
 
+/* Writes PART elements of a row of the map, from the element `first` on; the row is NULL if it lies
+ * beyond the map. */
+void make_part(char *to, const TensorMap &map, const char *row, int64_t first)
+{
+  uint16_t values[PART] = {};
+  for (int64_t i = 0; i < PART && row != nullptr; i++) {
+    const int64_t at = first + i;
+    if (at >= 0 && at < map.size[0]) memcpy(&values[i], row + at * map.stride[0], sizeof *values);
+  }
+  memcpy(to, values, sizeof values);
+}
+
 /* Writes a tile to shared memory: consecutive rows of 128 bytes, swizzled. */
 void make_tile(const Tile &tile)
 {
@@ -59,19 +72,18 @@ void make_tile(const Tile &tile)
   int64_t i[4];
   for (i[3] = 0; i[3] < map.box[3]; i[3]++)
     for (i[2] = 0; i[2] < map.box[2]; i[2]++)
-      for (i[1] = 0; i[1] < map.box[1]; i[1]++)
-        for (i[0] = 0; i[0] < map.box[0]; i[0]++, offset += 2) {
-          const char *from = map.base;
-          bool inside = true;
-          for (int d = 0; d < 4; d++) {
-            const int64_t at = tile.at[d] + i[d];
-            inside = inside && at >= 0 && at < map.size[d];
-            if (inside) from += at * map.stride[d];
-          }
-          uint16_t value = 0;
-          if (inside) memcpy(&value, from, sizeof value);
-          memcpy(shared_pointer(swizzle(start + offset), 2), &value, sizeof value);
+      for (i[1] = 0; i[1] < map.box[1]; i[1]++) {
+        const char *from = map.base;
+        bool inside = true;
+        for (int d = 1; d < 4; d++) {
+          const int64_t at = tile.at[d] + i[d];
+          inside = inside && at >= 0 && at < map.size[d];
+          if (inside) from += at * map.stride[d];
         }
+        for (i[0] = 0; i[0] < map.box[0]; i[0] += PART, offset += 2 * PART)
+          make_part(shared_pointer(swizzle(start + offset), 2 * PART), map, inside ? from : nullptr,
+                    tile.at[0] + i[0]);
+      }
 }
 
 /* Ends the phase if all arrivals and bytes have come. Copies are made only now, as late as

@@ -18,7 +18,7 @@ namespace
 
 enum plm_planted_everywhere planted;
 
-enum { WARPGROUP = 128, ROWS = 64, STEP = 16, LOCALS_BYTES = 4096 };
+enum { WARPGROUP = 128, ROWS = 64, STEP = 16, MOST_COLUMNS = 256, LOCALS_BYTES = 4096 };
 
 /* The values of a thread's accumulators while products are under way; the memory holds NaN. */
 struct Accumulators {
@@ -86,32 +86,33 @@ struct Descriptor {
   }
 };
 
-/* An element that a product reads. */
-float read_element(uint64_t address)
+/* Reads 8 consecutive elements, which begin at a multiple of 16 bytes, to `to` and every `step`-th
+ * place after it. */
+void read_elements(uint64_t address, double *to, size_t step)
 {
-  const char *at = shared_pointer(swizzle(address), 2);
-  const char *row = at - ((uintptr_t)at % 16);
+  const char *row = shared_pointer(swizzle(address), 16);
   for (const auto &each : hidden_rows)
     if (each.second.count(row) != 0)
       stop("a product reads matrices that a warp stored without the fence for products");
-  return from_bf16(at);
+  for (size_t i = 0; i < 8; i++) to[i * step] = (double)from_bf16(row + 2 * i);
 }
 
-/* Element (row, k) if k is contiguous: groups of 8 rows of 128 bytes are a stride apart. */
-float major_k(const Descriptor &at, int row, int k)
+/* Elements (row, 0 to STEP) if k is contiguous: groups of 8 rows of 128 bytes are a stride apart.
+ */
+void read_major_k(const Descriptor &at, int row, double *to, size_t step)
 {
-  const uint64_t offset =
-      (uint64_t)(row / 8) * at.stride + (uint64_t)(row % 8) * 128 + (uint64_t)k * 2;
-  return read_element(at.start + offset);
+  const uint64_t offset = (uint64_t)(row / 8) * at.stride + (uint64_t)(row % 8) * 128;
+  for (size_t k = 0; k < STEP; k += 8)
+    read_elements(at.start + offset + k * 2, to + k * step, step);
 }
 
-/* Element (row, k) if rows are contiguous: groups of 64 rows are a leading offset apart, and groups
- * of 8 k of 128 bytes are a stride apart. */
-float major_row(const Descriptor &at, int row, int k)
+/* Elements (row to row + 8, k) if rows are contiguous: groups of 64 rows are a leading offset
+ * apart, and groups of 8 k of 128 bytes are a stride apart. */
+void read_major_row(const Descriptor &at, int row, int k, double *to)
 {
   const uint64_t offset = (uint64_t)(row / 64) * at.leading + (uint64_t)(row % 64) * 2 +
                           (uint64_t)(k / 8) * at.stride + (uint64_t)(k % 8) * 128;
-  return read_element(at.start + offset);
+  read_elements(at.start + offset, to, 1);
 }
 
 Accumulators &find_accumulators(Thread &of, float *d)
@@ -122,9 +123,20 @@ Accumulators &find_accumulators(Thread &of, float *d)
   stop("accumulators of a product that nobody began");
 }
 
+/* sums = the row a times b, of which MOST_COLUMNS doubles lie from row to row. */
+PLM_WIDE void multiply_row(double *sums, const double *a, const double *b, int columns)
+{
+  for (int n = 0; n < columns; n += 8) {
+    double eight[8] = {};
+    for (int k = 0; k < STEP; k++)
+      for (int i = 0; i < 8; i++) eight[i] += a[k] * b[k * MOST_COLUMNS + n + i];
+    memcpy(sums + n, eight, sizeof eight);
+  }
+}
+
 void compute(int first, size_t group, size_t index)
 {
-  static double a[ROWS][STEP], b[STEP][256];
+  static double a[ROWS][STEP], b[STEP][MOST_COLUMNS];
   const Begun &leader = threads[(size_t)first].groups[group][index];
   const Product &product = leader.product;
   for (int t = 0; t < WARPGROUP; t++) {
@@ -145,19 +157,18 @@ void compute(int first, size_t group, size_t index)
   if (product.a_descriptor != nullptr) {
     const uint64_t bits = (uint64_t)leader.a[1] << 32 | leader.a[0];
     const Descriptor at(bits);
-    for (int row = 0; row < ROWS; row++)
-      for (int k = 0; k < STEP; k++) a[row][k] = (double)major_k(at, row, k);
+    for (int row = 0; row < ROWS; row++) read_major_k(at, row, a[row], 1);
   }
   const Descriptor at(product.b_descriptor);
-  for (int k = 0; k < STEP; k++)
-    for (int n = 0; n < product.n; n++)
-      b[k][n] = (double)(product.b_transposed ? major_row(at, n, k) : major_k(at, n, k));
+  for (int n = 0; n < product.n; n += product.b_transposed ? 8 : 1)
+    if (product.b_transposed)
+      for (int k = 0; k < STEP; k++) read_major_row(at, n, k, &b[k][n]);
+    else
+      read_major_k(at, n, &b[0][n], MOST_COLUMNS);
   count_multiply_adds((uint64_t)ROWS * STEP * (uint64_t)product.n);
-  double sums[256];
+  double sums[MOST_COLUMNS];
   for (int row = 0; row < ROWS; row++) {
-    for (int n = 0; n < product.n; n++) sums[n] = 0;
-    for (int k = 0; k < STEP; k++)
-      for (int n = 0; n < product.n; n++) sums[n] += a[row][k] * b[k][n];
+    multiply_row(sums, a[row], &b[0][0], product.n);
     if (wrong_products() && row == 9) sums[3] = -sums[3];
     float *values[4]; /* of the lanes that share the row */
     for (int pair = 0; pair < 4; pair++) {
