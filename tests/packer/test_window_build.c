@@ -57,14 +57,18 @@ static struct plm_proof_digest *digests_of(struct scene *s, enum plm_split split
                                            const struct plm_window *window, bool labels)
 {
   struct plm_proof_digest *digests = must(malloc(window->document_count * sizeof *digests));
-  for (uint32_t i = 0; i < window->document_count; i++) {
-    struct plm_proof_digest group[PLM_GROUP_DOCUMENTS];
-    const uint64_t number = window->documents[i].number;
-    assert_int_equal((labels ? plm_corpus_label_digests : plm_corpus_digests)(
-                         s->cursor, split, number / PLM_GROUP_DOCUMENTS, group, NULL),
-                     PLM_OK);
-    digests[i] = group[number % PLM_GROUP_DOCUMENTS];
+  struct plm_proof_digest *group = must(malloc(PLM_GROUP_DOCUMENTS * sizeof *group));
+  const uint64_t groups =
+      plm_corpus_group_count(plm_corpus_info(s->corpus)->splits[split].documents);
+  for (uint64_t g = 0; g < groups; g++) {
+    assert_int_equal(
+        (labels ? plm_corpus_label_digests : plm_corpus_digests)(s->cursor, split, g, group, NULL),
+        PLM_OK);
+    for (uint32_t i = 0; i < window->document_count; i++)
+      if (window->documents[i].number / PLM_GROUP_DOCUMENTS == g)
+        digests[i] = group[window->documents[i].number % PLM_GROUP_DOCUMENTS];
   }
+  free(group);
   return digests;
 }
 

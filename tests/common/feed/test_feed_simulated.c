@@ -15,7 +15,7 @@
 #include "tests/support/harness/fewer.h"
 #include "tests/support/peers/simulated_network.h"
 
-enum { SEEDS = 300, FEW_SEEDS = 100, MOST_MS = 180000 };
+enum { SEEDS = 300, FEW_SEEDS = 50, MOST_MS = 180000 };
 
 struct run {
   struct sim_world world;
@@ -231,7 +231,7 @@ static void every_chunk_once_in_order(void **state)
 static void a_seed_replays_exactly(void **state)
 {
   (void)state;
-  for (uint64_t seed = 1; seed <= 10; seed++)
+  for (uint64_t seed = 1; seed <= fewer_of(10, 4); seed++)
     assert_true(run_seed(seed).trace == run_seed(seed).trace);
 }
 
@@ -242,7 +242,7 @@ static void a_late_packer_costs_little_time(void **state)
   (void)state;
   enum { WAIT_MOST_MS = 1000 };
   uint64_t retried = 0;
-  for (uint64_t seed = 1; seed <= 20; seed++) {
+  for (uint64_t seed = 1; seed <= fewer_of(20, 8); seed++) {
     struct run run;
     draw_run(&run, seed);
     sim_honest(&run.world, 2, 2);
@@ -272,7 +272,7 @@ static void a_lone_liar_is_found_at_once(void **state)
 {
   (void)state;
   for (int lie = 0; lie < SIM_LIES; lie++)
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= fewer_of(20, 5); seed++) {
       struct run run;
       draw_run(&run, seed);
       sim_honest(&run.world, 2, 1);

@@ -147,7 +147,7 @@ says err 'damaged'
 nothing_left x.npy
 
 # ---- killed at several moments ----------------------------------------------------------------------
-small_fasta many.fasta 300 5
+small_fasta many.fasta 100 5
 done_sequences() { jq -r .sequences "$1.journal" 2>/dev/null || echo 0; }
 advanced() { [ "$(done_sequences "$1")" -gt "$2" ]; }
 
@@ -174,7 +174,7 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
   before=0
   for _ in 1 2 3; do
     # shellcheck disable=SC2086
-    start_until "pwrite:*/$file.partial#40" "$file" $options
+    start_until "pwrite:*/$file.partial#20" "$file" $options
     killed
     advanced "$file" "$before" || fail "$file: nothing was saved after $before sequences"
     before=$(done_sequences "$file")
@@ -182,7 +182,7 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
   done
   # shellcheck disable=SC2086
   expect 0 embed many.fasta --output "$file" $options --json
-  says err "continuing after $before of 300 sequences"
+  says err "continuing after $before of 100 sequences"
   jq -e ".resumed_sequences == $before" out >/dev/null || fail "$file: $(cat out) after $before"
   cmp "$file" "whole-$file" || fail "$file: a killed run ended with other bytes"
   finished "$file"
@@ -201,7 +201,7 @@ cmp early.npy whole-early.npy || fail "a run killed early ended with other bytes
 # ---- stopped, refused, and two writers of one file ----------------------------------------------------------
 for signal in INT=130 TERM=143; do
   rm -f stop.npy
-  start_until 'pwrite:*/stop.npy.partial#40' stop.npy
+  start_until 'pwrite:*/stop.npy.partial#20' stop.npy
   before=$(done_sequences stop.npy)
   embed_fails 1 'another process is writing stop.npy.partial' many.fasta --output stop.npy
   kill "-${signal%=*}" "$pid"
@@ -209,7 +209,7 @@ for signal in INT=130 TERM=143; do
   code=0
   wait "$pid" || code=$?
   [ $code -eq "${signal#*=}" ] || fail "$signal ended with $code: $(cat err)"
-  says err "stopped by .* after [0-9,]+ of 300 sequences"
+  says err "stopped by .* after [0-9,]+ of 100 sequences"
   says err 'the same command continues from there'
   advanced stop.npy $((before - 1)) || fail "the stop was not saved"
   embed_fails 1 'stop.npy.partial: it was begun with other sequences' s.fasta --output stop.npy
@@ -225,7 +225,7 @@ done
 
 # an old result stays until the new one is complete; --resume never begins again
 cp plain.npy old.npy
-start_until 'pwrite:*/old.npy.partial#40' old.npy
+start_until 'pwrite:*/old.npy.partial#20' old.npy
 killed
 advanced old.npy 0 || fail "old.npy: nothing was saved"
 cmp old.npy plain.npy || fail "the old result was changed"

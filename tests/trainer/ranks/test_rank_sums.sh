@@ -18,7 +18,13 @@ right() {
   grep -q '^2 steps are right$' "$log" || fail "$ranks ranks, $*: $(cat "$log")"
 }
 
+# `make test` rounds in two of these ways.
 for compress in none bf16; do
+  if [ $compress = bf16 ] && [ -n "${PLM_TEST_FEWER:-}" ]; then
+    right 3 cpu bf16
+    PLM_RANK_GROUP=2 right 4 cuda bf16
+    continue
+  fi
   for ranks in 2 3 4; do right $ranks cpu $compress; done
   for size in 1 2; do PLM_RANK_GROUP=$size right 4 cpu $compress; done
   right 2 cuda $compress
