@@ -6,9 +6,10 @@
 
 small_corpus corpus 100
 small_config pipeline.yaml patch_unet
-every=10
+every=20
 ahead=70 # more steps than the trainer can have received but not done
 endless=(--set network.credit_bytes=65536 --set trainer.steps=1000000 --set trainer.checkpoint.every="$every"
+  --set model.num_unet_layers=2
   --set trainer.checkpoint.keep_last=100000 --set packer.restart=always)
 
 start() { # RUN ARG…: a run in the background; its pid is in $up
@@ -35,11 +36,11 @@ steps_of() { if [ -e "$1/trainer.jsonl" ]; then wc -l <"$1/trainer.jsonl"; else 
 beyond() { [ "$(steps_of "$1")" -gt "$2" ]; }
 
 # Packers are told about once a second, and the other runs have to train as far as this one. So it trains slowly.
-slowly() { # PID: lets it run for a fifth of the time
+slowly() { # PID: lets it run for a tenth of the time
   while kill -CONT "$1" 2>/dev/null; do
-    sleep 0.03
+    sleep 0.02
     kill -STOP "$1" 2>/dev/null || break
-    sleep 0.12
+    sleep 0.18
   done
 }
 
