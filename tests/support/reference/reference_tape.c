@@ -63,17 +63,34 @@ struct tensor *tape_leaf(struct tape *tape, const double *value, int64_t rows, i
   return &o->out;
 }
 
+static void add_scaled(double *restrict to, double factor, const double *restrict x, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++) to[i] += factor * x[i];
+}
+
 static void linear_backward(struct operation *o)
 {
   struct tensor *x = o->in[0], *w = o->in[1];
+  const int64_t width = w->width;
   for (int64_t n = 0; n < x->rows; n++)
     for (int64_t j = 0; j < w->rows; j++) {
       const double g = o->out.gradient[n * w->rows + j];
-      for (int64_t i = 0; i < w->width; i++) {
-        if (!o->flag) x->gradient[n * w->width + i] += g * w->value[j * w->width + i];
-        w->gradient[j * w->width + i] += g * x->value[n * w->width + i];
-      }
+      if (!o->flag) add_scaled(x->gradient + n * width, g, w->value + j * width, width);
+      add_scaled(w->gradient + j * width, g, x->value + n * width, width);
     }
+}
+
+/* sums[j] = x times row j of w, for four rows; each is added in the order of the elements. */
+static void four_products(double sums[4], const double *x, const double *w, int64_t width)
+{
+  double a = 0, b = 0, c = 0, d = 0;
+  for (int64_t i = 0; i < width; i++) {
+    a += x[i] * w[i];
+    b += x[i] * w[width + i];
+    c += x[i] * w[2 * width + i];
+    d += x[i] * w[3 * width + i];
+  }
+  sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
 }
 
 struct tensor *tape_linear(struct tape *tape, struct tensor *x, struct tensor *w, bool blocked)
@@ -81,13 +98,16 @@ struct tensor *tape_linear(struct tape *tape, struct tensor *x, struct tensor *w
   PLM_ASSERT(x->width == w->width);
   struct operation *o = tape_push(tape, x->rows, w->rows, linear_backward, x, w);
   o->flag = blocked;
-  for (int64_t n = 0; n < x->rows; n++)
-    for (int64_t j = 0; j < w->rows; j++) {
-      double sum = 0.0;
-      for (int64_t i = 0; i < w->width; i++)
-        sum += x->value[n * w->width + i] * w->value[j * w->width + i];
-      o->out.value[n * w->rows + j] = sum;
+  for (int64_t n = 0; n < x->rows; n++) {
+    const double *row = x->value + n * w->width;
+    double *out = o->out.value + n * w->rows;
+    int64_t j = 0;
+    for (; j + 4 <= w->rows; j += 4) four_products(out + j, row, w->value + j * w->width, w->width);
+    for (; j < w->rows; j++) {
+      out[j] = 0.0;
+      for (int64_t i = 0; i < w->width; i++) out[j] += row[i] * w->value[j * w->width + i];
     }
+  }
   return &o->out;
 }
 
