@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PLM_ALLOC_PAGE = 4096 };
+
 /* For the functions below: count blocks of size bytes could not be taken. Ends the process; after
  * plm_alloc_persist it warns, waits and returns, and the caller tries again. */
 void plm_alloc_lacks(size_t count, size_t size);
@@ -36,6 +38,18 @@ PLM_ALLOC __attribute__((malloc, alloc_size(1, 2))) void *plm_alloc_zeroed(size_
 {
   void *block;
   while ((block = calloc(count != 0 ? count : 1, size)) == NULL) plm_alloc_lacks(count, size);
+  return block;
+}
+
+/* A block that begins at a page: for buffers into which files are read. On a Zen 3, read(2) takes
+ * four times as long if its buffer begins less than 64 bytes after one, as large blocks of malloc
+ * do. */
+PLM_ALLOC __attribute__((malloc, alloc_size(1))) void *plm_alloc_pages(size_t size)
+{
+  void *block;
+  const size_t pages = size / PLM_ALLOC_PAGE + (size % PLM_ALLOC_PAGE != 0 || size == 0);
+  while ((block = aligned_alloc(PLM_ALLOC_PAGE, pages * PLM_ALLOC_PAGE)) == NULL)
+    plm_alloc_lacks(pages, PLM_ALLOC_PAGE);
   return block;
 }
 

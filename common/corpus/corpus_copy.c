@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/corpus/corpus_cache.h"
 #include "common/corpus/corpus_handle.h"
@@ -17,8 +18,7 @@ static plm_status copy_descriptor(int from, int to, const char *source, const ch
   enum { piece = 1 << 20, synced_bytes = 256 << 20 };
   plm_corpus_stop *stop = options->stop;
   uint64_t unsynced = 0;
-  char *buffer = malloc(piece);
-  if (buffer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  char *buffer = plm_alloc_pages(piece);
   plm_status status = PLM_OK;
   for (;;) {
     const ssize_t got = read(from, buffer, piece);

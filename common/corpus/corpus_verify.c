@@ -42,7 +42,7 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
   enum { part = 1 << 20 };
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
-  char *buffer = plm_alloc(part);
+  char *buffer = plm_alloc_pages(part);
   struct plm_hasher *hasher = plm_hasher_open();
   plm_status status = hash_data(descriptor, path, hasher, buffer, part, verification, error);
   if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), files->whole)) {

@@ -105,7 +105,7 @@ static plm_status open_part(struct fetch *fetch, struct plm_error *error)
   fetch->data = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fetch->data < 0) return plm_error_errno(error, "cannot open %s", path);
   enum { BUFFER = 1 << 20 };
-  char *buffer = plm_alloc(BUFFER);
+  char *buffer = plm_alloc_pages(BUFFER);
   plm_status status = PLM_OK;
   while (status == PLM_OK) {
     const ssize_t got = read(fetch->data, buffer, BUFFER);

@@ -55,7 +55,7 @@ static struct plm_byte_stream *stream_make(const char *name)
   struct plm_byte_stream *made = plm_alloc_zeroed(1, sizeof *made);
   made->descriptor = -1;
   made->path = plm_strdup(name);
-  made->input = plm_alloc(INPUT_BYTES);
+  made->input = plm_alloc_pages(INPUT_BYTES);
   made->output = plm_alloc(OUTPUT_BYTES);
   made->name = made->path;
   return made;

@@ -134,8 +134,9 @@ plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size
   enum { part = 1 << 18 };
   const int descriptor = plm_descriptors_open(path, O_RDONLY, 0);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
+  (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* the kernel reads further ahead */
   struct plm_hasher *hasher = plm_hasher_open();
-  char *buffer = plm_alloc(part);
+  char *buffer = plm_alloc_pages(part);
   plm_status status = PLM_OK;
   uint64_t total = 0;
   while (status == PLM_OK) {

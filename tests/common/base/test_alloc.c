@@ -36,6 +36,18 @@ static void blocks_are_as_those_of_the_c_library(void **state)
   free(text);
 }
 
+static void blocks_of_pages_begin_at_a_page(void **state)
+{
+  static const size_t sizes[] = {0, 1, PLM_ALLOC_PAGE - 1, PLM_ALLOC_PAGE, 100000, 1 << 20};
+  (void)state;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char *block = plm_alloc_pages(sizes[i]);
+    assert_int_equal((uintptr_t)block % PLM_ALLOC_PAGE, 0);
+    memset(block, 1, sizes[i]);
+    free(block);
+  }
+}
+
 /* Also a list that may be empty is one block, which is released. */
 static void a_size_of_0_is_a_block(void **state)
 {
@@ -83,6 +95,11 @@ static void take_text(void)
   free(plm_format("%d", 12));
 }
 
+static void take_pages(void)
+{
+  free(plm_alloc_pages(5000));
+}
+
 static void take_growing(void)
 {
   struct plm_text text = {0};
@@ -95,7 +112,7 @@ static const struct {
   const char *bytes;
 } takers[] = {{take, "4321"},      {take_zeroed, "3000"}, {take_product, "18446744073709551615"},
               {take_larger, "77"}, {take_name, "8"},      {take_part, "6"},
-              {take_text, "3"},    {take_growing, "64"}};
+              {take_text, "3"},    {take_growing, "64"},  {take_pages, "8192"}};
 
 static void a_process_without_memory_says_so_and_ends(void **state)
 {
@@ -150,6 +167,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks_are_as_those_of_the_c_library),
       cmocka_unit_test(a_size_of_0_is_a_block),
+      cmocka_unit_test(blocks_of_pages_begin_at_a_page),
       cmocka_unit_test(a_process_without_memory_says_so_and_ends),
       cmocka_unit_test(one_that_persists_gets_it_later),
   };
