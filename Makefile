@@ -521,10 +521,10 @@ bench-ranks: all $(BUILD)/tests/bench/exchange/tool_exchange ## measure ranks on
 	@PLM_BUILD=$(BUILD) QUICK=$(QUICK) tests/bench/bench_ranks.sh
 
 # Takes about half an hour, and more on the first run, when PyTorch compiles its kernels. With QUICK=1 it
-# takes seconds, and the figures mean nothing. Without esm-cpp, its rows are missing.
+# takes seconds, and the figures mean nothing. Without esm-cpp or mosaicml-streaming, their rows are missing.
 .PHONY: bench-cpu
-bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch and esm-cpp on the CPU; ONLY="PART..." chooses parts, OUT=FILE saves the table, QUICK=1 only checks that it runs
-	@$(if $(QUICK),:,tests/support/make/venv.sh esm-cpp || echo "bench-cpu: esm-cpp cannot be installed" >&2)
+bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch and other programs on the CPU, and starts with what the disk allows; ONLY="PART..." chooses parts, OUT=FILE saves the table, QUICK=1 only checks that it runs
+	@$(if $(QUICK),:,for peer in esm-cpp streaming; do tests/support/make/venv.sh $$peer || echo "bench-cpu: $$peer cannot be installed" >&2; done)
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
 	  $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY)) $(if $(OUT),--out $(OUT))
 

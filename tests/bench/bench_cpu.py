@@ -1,7 +1,7 @@
 """Compares the C programs with PyTorch on this machine's CPU, in one run and one table.
 
     bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--shape NAME]... [--tuning NAME]...
-                 [--whole] [--fewer N] [--esm-cpp PYTHON]
+                 [--whole] [--fewer N] [--esm-cpp PYTHON] [--streaming PYTHON]
                  [--threads N] [--build DIR] [--out FILE]
 
 Both sides of a row use the same tokens, documents, masks and number of threads, and measure in turn,
@@ -21,10 +21,12 @@ import time
 
 from report import Report
 from rounds import HERE, Peers
-from rows_data import embed_rows, packer_rows
+from rows_embed import embed_rows
 from rows_fine_tuning import TUNINGS, fine_tuning_rows
 from rows_model import MODELS, attention_rows, step_rows
+from rows_packer import packer_rows
 from rows_published import SHAPES, published_rows
+from rows_startup import startup_rows
 
 ROOT = HERE.parent.parent
 
@@ -38,7 +40,7 @@ class Bench:
         self.shapes = options.shape or (["8M"] if options.quick else list(SHAPES))
         self.tunings = options.tuning or (["lora-qv"] if options.quick else list(TUNINGS))
         self.whole, self.fewer = options.whole, options.fewer
-        self.esm_cpp = options.esm_cpp
+        self.esm_cpp, self.streaming = options.esm_cpp, options.streaming
         self.said_esm_cpp = False
         self.programs = options.build.resolve() / "bin"
         self.benches = options.build.resolve() / "tests" / "bench"
@@ -60,6 +62,7 @@ PARTS = {
     "step": step_rows,
     "attention": attention_rows,
     "packer": packer_rows,
+    "startup": startup_rows,
     "embed": embed_rows,
     "published": published_rows,
     "fine-tuning": fine_tuning_rows,
@@ -90,6 +93,12 @@ def main():
         type=pathlib.Path,
         default=pathlib.Path(sys.prefix) / "esm-cpp" / "bin" / "python",
         help="a Python that has esm-cpp",
+    )
+    parser.add_argument(
+        "--streaming",
+        type=pathlib.Path,
+        default=pathlib.Path(sys.prefix) / "streaming" / "bin" / "python",
+        help="a Python that has mosaicml-streaming",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")

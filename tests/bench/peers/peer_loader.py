@@ -1,17 +1,15 @@
-"""A common loader in PyTorch: it puts documents one after another into chunks of max_length tokens. A
-document that does not fit into the rest of a chunk begins the next chunk, and the rest is padded; a
-document longer than a chunk is cut to one. Batches are (B, max_length) int32.
+"""Loaders in PyTorch that the packer is compared with.
 
-It starts, as such loaders do, from all documents already tokenized and in memory.
-"""
+`memory` starts from documents that are tokenized and in memory, and does not shuffle them. `datasets` reads a
+data set of Hugging Face's library from its file, shuffles it, and tokenizes on the way."""
 
-import time
+import os
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from chunk_loader import CLS, EOS, LETTERS, Chunks, make_tokenizer, sequences_of, verbs_of
+from torch.utils.data import get_worker_info
 
-CLS, PAD, EOS = 0, 1, 2
-LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO"
+SHUFFLED = 10_000  # documents of the buffer from which `datasets` draws
 
 
 def tokenize(fasta):
@@ -20,66 +18,60 @@ def tokenize(fasta):
     for i, letter in enumerate(LETTERS):
         code[ord(letter)] = 4 + i
     out = bytearray()
-    with open(fasta, "rb") as file:
-        for record in file.read().split(b">")[1:]:
-            _, _, residues = record.partition(b"\n")
-            out.append(CLS)
-            out += residues.replace(b"\n", b"").translate(bytes(code))
-            out.append(EOS)
+    for residues in sequences_of(fasta):
+        out.append(CLS)
+        out += residues.translate(bytes(code))
+        out.append(EOS)
     return torch.frombuffer(out, dtype=torch.uint8)
 
 
-class Chunks(IterableDataset):
-    def __init__(self, tokens, max_length, chunks):
-        self.tokens, self.max_length, self.chunks = tokens, max_length, chunks
-        ends = (tokens == EOS).nonzero().flatten() + 1
+class Memory:
+    def __init__(self, fasta):
+        self.tokens = tokenize(fasta)
+        ends = (self.tokens == EOS).nonzero().flatten() + 1
         begins = torch.cat((torch.zeros(1, dtype=ends.dtype), ends[:-1]))
-        self.begins, self.ends = begins.tolist(), ends.tolist()
+        self.places = list(zip(begins.tolist(), ends.tolist(), strict=True))
 
     def __iter__(self):
-        """Yields (batch, number of real tokens), cycling through the documents forever."""
-        L, tokens = self.max_length, self.tokens
-        batch = torch.full((self.chunks, L), PAD, dtype=torch.int32)
-        row = used = real = 0
-        while True:
-            for begin, end in zip(self.begins, self.ends, strict=True):
-                length = min(end - begin, L)
-                if used + length > L:
-                    row, used = row + 1, 0
-                    if row == self.chunks:
-                        yield batch, real
-                        batch = torch.full((self.chunks, L), PAD, dtype=torch.int32)
-                        row = real = 0
-                batch[row, used : used + length] = tokens[begin : begin + length]
-                used += length
-                real += length
+        worker = get_worker_info()
+        first, every = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        tokens = self.tokens
+        for begin, end in self.places[first::every]:
+            yield tokens[begin:end]
+
+
+class Tokenized:
+    """A data set of Hugging Face, which gives each worker other shards."""
+
+    def __init__(self, fasta, folder, max_length):
+        import datasets
+
+        datasets.disable_progress_bars()
+        texts = [residues.decode() for residues in sequences_of(fasta)]
+        path = os.path.join(folder, "datasets")
+        datasets.Dataset.from_dict({"sequence": texts}).save_to_disk(path)
+        tokenizer = make_tokenizer()
+
+        def encode(batch):
+            return tokenizer(
+                batch["sequence"],
+                truncation=True,
+                max_length=max_length,
+                return_attention_mask=False,
+            )
+
+        stream = datasets.load_from_disk(path).to_iterable_dataset(num_shards=16)
+        stream = stream.shuffle(seed=1, buffer_size=SHUFFLED)
+        self.stream = stream.map(encode, batched=True, remove_columns=["sequence"])
+
+    def __iter__(self):
+        for document in self.stream:
+            yield torch.tensor(document["input_ids"], dtype=torch.int32)
 
 
 class Peer:
-    def __init__(self, host, fasta, max_length):
-        self.max_length = max_length
-        dataset = Chunks(tokenize(fasta), max_length, (1 << 16) // max_length)
-        self.here = iter(dataset)
-        # one worker process, as plm-packer is one process beside the trainer
-        loader = DataLoader(
-            dataset, batch_size=None, num_workers=1, prefetch_factor=8, persistent_workers=True
-        )
-        self.there = iter(loader)
-
-    def _consume(self, batches, seconds):
-        tokens = places = 0
-        started = time.perf_counter()
-        while time.perf_counter() - started < seconds:
-            batch, real = next(batches)
-            tokens += real
-            places += batch.numel()
-        took = time.perf_counter() - started
-        return {"seconds": [took], "tokens": [tokens], "places": [places]}
-
-    def inline(self, count):
-        return self._consume(self.here, count)
-
-    def worker(self, count):
-        for _ in range(16):  # these were made before the clock started
-            next(self.there)
-        return self._consume(self.there, count)
+    def __init__(self, host, fasta, folder, max_length, batch_tokens):
+        memory, tokenized = Memory(fasta), Tokenized(fasta, folder, max_length)
+        verbs = verbs_of("memory", lambda _: Chunks(memory, max_length, batch_tokens))
+        verbs |= verbs_of("datasets", lambda _: Chunks(tokenized, max_length, batch_tokens))
+        vars(self).update(verbs)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# venv.sh [python|torch|transformers|esm-cpp]: makes build/venv, once and again whenever its list of packages changes.
+# venv.sh [python|torch|transformers|esm-cpp|streaming]: makes build/venv, once and again whenever its list of packages changes.
 # `python` is what most Python tests need (tests/requirements.txt, seconds), `torch` also has PyTorch and the libraries
 # with which users read the project's files (tests/requirements-torch.txt, about 5 GB), and `transformers` also the
-# oldest and the newest 4.x of transformers that the exported model supports. `esm-cpp` is an environment of that
-# program alone, in a folder of the first one, for `make bench-cpu`. PLM_VENV names another place.
+# oldest and the newest 4.x of transformers that the exported model supports. Two are for `make bench-cpu`, in folders of
+# the first one: `esm-cpp` of that program alone, and `streaming` of mosaicml-streaming beside PyTorch. PLM_VENV names
+# another place.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=${PLM_VENV:-build/venv}
@@ -54,7 +55,7 @@ install_beside() { # NAME LIST SIZE
 
 wanted=${1:-torch}
 case $wanted in
-  python | torch | transformers | esm-cpp) ;;
+  python | torch | transformers | esm-cpp | streaming) ;;
   *) echo "venv: no environment is called $wanted" >&2; exit 2 ;;
 esac
 if [ "$wanted" = esm-cpp ]; then # apart from all others, since its numpy is older than theirs
@@ -67,6 +68,10 @@ install python tests/requirements.txt "about 100 MB"
 [ "$wanted" != python ] || exit 0
 install torch tests/requirements-torch.txt "about 5 GB"
 [ "$wanted" != torch ] || exit 0
+if [ "$wanted" = streaming ]; then # older versions of numpy and transformers than those beside it
+  install_beside streaming tests/requirements-streaming.txt "about 600 MB"
+  exit 0
+fi
 for list in tests/requirements-transformers-*.txt; do
   version=${list#tests/requirements-}
   install_beside "${version%.txt}" "$list" "about 150 MB"

@@ -1,92 +1,10 @@
-"""Rows of the table: the packer against a common loader, embedding against transformers."""
+"""Rows of the table: embedding against transformers."""
 
-import gzip
 import subprocess
 import time
 
-from rounds import Party, PartyError, Series
-
-MAX_LENGTH = 1024
-COPIES = 100  # of the sample
-LOADER = {"inline": "loader, in process", "worker": "loader, one worker"}
-
-
-def copies_of_sample(bench, path, copies):
-    text = gzip.open(bench.sample, "rt").read()
-    with open(path, "w") as file:
-        for i in range(copies):
-            file.write(text.replace(">", f">{i}:"))
-    return path
-
-
-def packer_rows(bench):
-    report = bench.report
-    report.say("packer")
-    fasta = copies_of_sample(bench, bench.folder / "copies.fasta", 2 if bench.quick else COPIES)
-    corpus = bench.folder / "copies.corpus"
-    began = time.monotonic()
-    command = [bench.programs / "plm-pipeline", "ingest", fasta, "--corpus", corpus, "-q"]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    report.say(f"  ingested in {time.monotonic() - began:.1f} s")
-    rates = {name: Series() for name in ("ours", *LOADER)}
-    padding = {name: Series() for name in ("ours", *LOADER)}
-    try:
-        command = [bench.benches / "bench_packer", "--rounds", corpus, MAX_LENGTH]
-        with Party(command) as ours:
-            bench.peers.open("loader", fasta=str(fasta), max_length=MAX_LENGTH)
-            for _ in range(1 if bench.quick else 4):
-                for name in rates:
-                    answer = (ours if name == "ours" else bench.peers).ask(name, 1)
-                    tokens = answer["tokens"][0]
-                    rates[name].add([tokens / answer["seconds"][0] / 1e6])
-                    padding[name].add([100 * (1 - tokens / answer["places"][0])])
-    except PartyError as error:
-        report.fail("packer", error)
-        bench.fresh_peers()
-        return
-    name = max(LOADER, key=lambda name: rates[name].median)
-    mine, theirs = rates["ours"], rates[name]
-    ratio = mine.median / theirs.median
-    spread = (mine.spread, theirs.spread)
-    report.row(
-        "packer, corpus to TCP consumer",
-        "Mtokens/s",
-        mine.median,
-        theirs.median,
-        LOADER[name],
-        ratio,
-        ">= 100x",
-        ratio >= 100,
-        spread,
-    )
-    report.row(
-        "  the same against a fixed bar",
-        "Mtokens/s",
-        mine.median,
-        700,
-        "bar",
-        mine.median / 700,
-        ">= 1x",
-        mine.median >= 700,
-    )
-    mine, theirs = padding["ours"].median, padding[name].median
-    report.row(
-        f"padding, {MAX_LENGTH}, alignment 1",
-        "%",
-        mine,
-        theirs,
-        LOADER[name],
-        mine / theirs,
-        "<= 0.5 %",
-        mine <= 0.5,
-    )
-    report.note(
-        "the loader takes its tokens from memory; the packer reads, decompresses and translates a "
-        "corpus, packs it best-fit and sends it over TCP to a consumer that checks every byte"
-    )
-
-
-# ---- embedding ----
+from rounds import PartyError, Series
+from rows_packer import copies_of_sample
 
 CONFIG = """version: 1
 run: embed-run
