@@ -24,6 +24,7 @@ data: {{max_length: {max_length}}}
 model: {model}
 trainer: {{device: cpu, precision: fp32, threads: {threads}, steps: 1000000, batch_tokens: {max_length},
   optimizer: {{name: adamw}}, checkpoint: {{every: 1000000}}}}
+evaluator: {{max_tokens: 2000}}
 """
 # name: tokens of a step, and the model
 MODELS = {
