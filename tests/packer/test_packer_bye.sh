@@ -16,8 +16,7 @@ says packer.err 'said BYE'
 # Before the trainer listened, the packer may have said so.
 sed '1,/said BYE/d' packer.err | grep 'trying again' && fail "it announces that it tries again"
 
-kill -STOP "$packer" # it may be writing there
-until_stopped "$packer"
+suspend "$packer" # it may be writing there
 rm -r run
 kill -CONT "$packer"
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"

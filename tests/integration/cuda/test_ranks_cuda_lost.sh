@@ -10,8 +10,7 @@ for rank in 0 1; do
   : >"$log"
   start_packer "$run"
   PLM_EMULATED_CARD="lost_after=$run/checkpoints/step_00000001 lost_device=$rank" start_ranks 2 "$run" "${four_steps[@]:?}"
-  first_rank >/dev/null
-  mapfile -t pids < <(ranks_of "$trainer_pid")
+  mapfile -t pids < <(for number in 0 1; do started_rank "$trainer_pid" "$number"; done)
   wait "$trainer_pid"
   [ $? -eq 1 ] || fail "the ranks ended otherwise when rank $rank lost its card: $(cat "$log")"
   no_rank_left "${pids[@]}"

@@ -123,7 +123,7 @@ run=hung
 export PLM_MPIRUN_GRACE_S=2
 begin_stopping 12 hung
 wait_for 60 plm-pipeline wait --ready --run hung --timeout 1
-kill -STOP "$(mpirun_of hung)"
+suspend "$(mpirun_of hung)"
 kill -KILL "$stopped"
 up_ends 0
 says hung.err 'trainer.0: mpirun still runs 2 s after rank 0 has ended; killing it'
@@ -133,7 +133,7 @@ nothing_left
 # before rank 0 has said who it is, and with it the only other rank
 rm -rf hung once
 begin_until 0 'write:*/trainer.lock#1' hung
-kill -STOP "$(mpirun_of hung)"
+suspend "$(mpirun_of hung)"
 kill -KILL "$stopped" "$(rank_of hung 1)"
 up_ends 0
 says hung.err 'trainer.0: mpirun still runs 2 s after rank 0 has ended; killing it'

@@ -63,7 +63,7 @@ trainer=$(plm-pipeline ps --run run --json | jq '.[] | select(.stage == "trainer
 start_join 2
 wait_for 30 joined 2
 # the packers outlast a trainer that answers nothing
-kill -STOP "$trainer"
+suspend "$trainer"
 # a packer that is killed is started again
 victim=$(plm-pipeline ps --run "$here" --json | jq '[.[] | select(.stage == "packer")][0].pid')
 kill -KILL "$victim"

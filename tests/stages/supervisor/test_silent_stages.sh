@@ -47,9 +47,7 @@ wait_for 120 grep -q pid run/peers.trainer.json # it tells each second who serve
 tells '^run +running .* 1$' runs .
 [ "$(wc -l <told)" = 2 ] || fail "a healthy run: $(cat told)"
 packer=$(pid_of packer) trainer=$(pid_of trainer)
-kill -STOP "$packer" "$trainer"
-until_stopped "$packer"
-until_stopped "$trainer"
+suspend "$packer" "$trainer"
 tells 'packer.0: stopped by a signal' ps --run run
 says told 'trainer.0: stopped by a signal'
 tells '^  packer.0: stopped by a signal' runs .

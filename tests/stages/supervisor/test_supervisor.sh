@@ -112,7 +112,7 @@ packer=$(jq '.[] | select(.stage == "packer" and .instance == 0).pid' ps.json)
 [ $? -eq 1 ] || fail "a second supervisor starts"
 grep -q 'is process' second.out || fail "who has the run is not said: $(cat second.out)"
 # a removed supervisor.lock lets no second supervisor in, and the first one creates it again
-kill -STOP "$supervisor"
+suspend "$supervisor"
 rm interrupted/supervisor.lock
 "$pipeline" up --run interrupted --resume never 2>second.out
 [ $? -eq 1 ] || fail "a second supervisor starts without supervisor.lock"
@@ -132,7 +132,7 @@ nobody_left interrupted
 # ---- Slurm's sequence: SIGUSR1 before the time limit, then SIGTERM, is one stop and not two ----
 begin batch
 until_true "$pipeline" wait --ready --run batch --timeout 1
-kill -STOP "$supervisor"
+suspend "$supervisor"
 kill -USR1 "$supervisor"
 kill -TERM "$supervisor"
 kill -CONT "$supervisor"

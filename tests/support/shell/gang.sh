@@ -34,7 +34,6 @@ begin_until() { # begin_until RANK WHERE RUN [ARGUMENT…]: until the rank has s
   rm -rf once
   PLM_STOP_RANK=$rank PLM_STOP_HERE=$where begin "$@"
   wait_for 60 rank_runs "$run" "$rank"
-  stopped=$(rank_of "$run" "$rank")
   if [ -n "${PLM_STOP_WAIT:-}" ]; then until_waiting "$stopped"; else until_stopped "$stopped"; fi ||
     fail "rank $rank did not come to $where: $(tail -n 40 "$run.err")"
 }
@@ -43,7 +42,7 @@ begin_stopping() { begin_until 0 "write:*/trainer.jsonl#$(($1 + 1))" "${@:2}"; }
 # begin_waiting N RUN [ARGUMENT…]: until rank 0 waits there for a stop signal
 begin_waiting() { PLM_STOP_WAIT=1 begin_stopping "$@"; }
 go_on() { kill -CONT "$stopped" 2>/dev/null || true; } # the rank, if it still exists
-rank_runs() { [ -n "$(rank_of "$1" "$2")" ]; }
+rank_runs() { stopped=$(rank_of "$1" "$2") && [ -n "$stopped" ]; } # the one that begin_until waits for
 up_ends() { # up_ends CODE: the `up` in the background
   local got=0
   wait "$up" || got=$?
@@ -54,12 +53,7 @@ mpirun_of() { plm-pipeline ps --run "$1" --json | jq '.[] | select(.stage == "tr
 folder_of() { # folder_of RUN: what mpirun and the ranks keep their files in
   variable_of "$(mpirun_of "$1")" TMPDIR
 }
-rank_of() { # rank_of RUN RANK: its process
-  local process
-  for process in $(pgrep -P "$(mpirun_of "$1")" -f plm-trainer); do
-    [ "$(variable_of "$process" OMPI_COMM_WORLD_RANK)" != "$2" ] || echo "$process"
-  done
-}
+rank_of() { rank_pid "$(mpirun_of "$1")" "$2"; } # rank_of RUN RANK: its process, if it has begun
 same_as_whole() { # same_as_whole RUN
   diff <(exact_metrics whole/trainer.jsonl) <(exact_metrics "$1/trainer.jsonl") >difference ||
     fail "$1 differs from an undisturbed run: $(head -n 4 difference)"

@@ -168,6 +168,13 @@ until_stopped() {
   return 1
 }
 
+# suspend PID…: stops these processes, and waits until they have stopped: `kill` only sends the signal
+suspend() {
+  local pid
+  kill -STOP "$@" || fail "there is no such process: $*"
+  for pid in "$@"; do until_stopped "$pid" || fail "process $pid ended before it stopped"; done
+}
+
 # until_waiting PID: waits until the process waits for a signal (PLM_STOP_WAIT). Returns 1 if it ends first.
 until_waiting() {
   local states name since=$SECONDS

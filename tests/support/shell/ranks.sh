@@ -51,17 +51,9 @@ start_ranks_for() {
   local where="write:*/trainer.jsonl#$((lines - $(newest_step "$run") + 1))"
   shift 3
   PLM_STOP_HERE=$where start_ranks "$ranks" "$run" "$@"
-  if [ "$ranks" -eq 1 ]; then first=$trainer_pid; else first=$(first_rank); fi
+  if [ "$ranks" -eq 1 ]; then first=$trainer_pid; else first=$(started_rank "$trainer_pid" 0); fi || exit
   if [ -n "${PLM_STOP_WAIT:-}" ]; then until_waiting "$first"; else until_stopped "$first"; fi ||
     fail "rank 0 ended before $lines lines"
-}
-first_rank() { # its pid, once mpirun has started it
-  local first since=$SECONDS
-  until first=$(rank_pid "$trainer_pid" 0) && [ -n "$first" ]; do
-    kill -0 "$trainer_pid" || fail "mpirun ended before rank 0 began"
-    still_waiting "$since" "mpirun has not started rank 0"
-  done
-  echo "$first"
 }
 
 # run_ranks R RUN [ARG...]: runs a gang to its end and returns its exit status
@@ -78,16 +70,28 @@ run_undisturbed_ranks() {
   stop_packer
 }
 
-# ranks_of PID: the pids of the ranks that mpirun started, in the order of their numbers
-ranks_of() {
+# A process tells its number in its environment. There is none before it has begun its program, nor for a moment
+# whenever it executes another one (a_rank, then plm-trainer): a rank is found by its number, never by its place in a list.
+numbered_ranks() { # of the mpirun PID: NUMBER PID, in the order of the numbers
   local pid
   for pid in $(ps -o pid= --ppid "$1"); do
     echo "$(variable_of "$pid" OMPI_COMM_WORLD_RANK) $pid"
-  done 2>/dev/null | grep '^[0-9]' | sort -n | cut -d' ' -f2
+  done 2>/dev/null | grep '^[0-9]' | sort -n
 }
-
-# rank_pid PID N: the pid of rank N
-rank_pid() { ranks_of "$1" | sed -n "$(($2 + 1))p"; }
+# ranks_of PID: the pids of the ranks that mpirun started, in the order of their numbers. All of them must be training,
+# or some may be missing.
+ranks_of() { numbered_ranks "$1" | cut -d' ' -f2; }
+# rank_pid PID N: the pid of rank N; nothing if it has not begun
+rank_pid() { numbered_ranks "$1" | sed -n "s/^$2 //p"; }
+# started_rank PID N: the same, once the mpirun PID has started it
+started_rank() {
+  local rank since=$SECONDS
+  until rank=$(rank_pid "$1" "$2") && [ -n "$rank" ]; do
+    kill -0 "$1" || fail "mpirun ended before rank $2 began"
+    still_waiting "$since" "mpirun has not started rank $2"
+  done
+  echo "$rank"
+}
 
 # no_rank_left PID...: waits until all of these processes have ended
 no_rank_left() {

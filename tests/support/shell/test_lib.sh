@@ -20,7 +20,33 @@ sleep 600 &
 says said "still waiting after 1 s: process $! has not stopped: sleep 600"
 (longest_wait_s=1 && until_waiting $!) 2>said && fail "until_waiting accepts a process that waits for nothing"
 says said "still waiting after 1 s: process $! does not wait for a signal: sleep 600"
-kill $!
+(suspend $! && until_stopped $! && kill -KILL $!) || fail "suspend has not stopped a process that runs"
+(suspend $!) 2>said && fail "suspend stops a process that has ended"
+says said "there is no such process: $!|process $! ended before it stopped"
+
+# A rank is found by its number, also while another one has not begun its program.
+if has_mpi; then
+  (
+    . "$PLM_ROOT/tests/support/shell/ranks.sh"
+    bash -c 'sleep 600 & begins=$!
+      OMPI_COMM_WORLD_RANK=1 sleep 600 & echo $begins $! >launched
+      until [ -e begin ]; do sleep 0.02; done
+      OMPI_COMM_WORLD_RANK=0 sleep 600 & echo $! >first
+      wait' &
+    launcher=$!
+    wait_for 60 test -s launched
+    read -r begins second <launched
+    wait_for 60 rank_pid "$launcher" 1
+    [ "$(rank_pid "$launcher" 1)" = "$second" ] || fail "rank 1 is not process $second"
+    found=$(rank_pid "$launcher" 0)
+    [ -z "$found" ] || fail "rank 0 has not begun, and process $found is taken for it"
+    : >begin
+    found=$(started_rank "$launcher" 0)
+    wait_for 60 test -s first
+    [ "$found" = "$(<first)" ] || fail "rank 0 is process $(<first), not $found"
+    kill -KILL "$begins" "$second" "$found" "$launcher"
+  ) || exit
+fi
 
 seq 100000 | matches -x 1 || fail "a match is a failure if the writer is not done"
 ! seq 10 | matches -x 11 || fail "matches accepts lines without a match"

@@ -56,7 +56,7 @@ wait_for 60 block 80 '^\[[#.]{8,}\] +0 %  step .* left  [0-9.]+k tokens/s$'
 # tmux breaks lines at once, but tells the new width up to a quarter of a second later. What is drawn in between is not
 # where it should be, so nothing new happens during these changes: the stages stand still, and the block has noticed it.
 mapfile -t stages < <(plm-pipeline ps --json | jq -r '.[].pid')
-kill -STOP "${stages[@]}"
+suspend "${stages[@]}"
 wait_for 20 block 80 '^packers none serves$'
 terminal resize-window -t "$name:" -x 60
 wait_for 20 block 60 ' +0 %  step .* left'
