@@ -75,7 +75,8 @@ void plm_corpus_add_clusters(struct plm_proof_builder *builder, const uint32_t *
 bool plm_corpus_root(struct plm_proof_builder *builder, uint8_t root[PLM_PROOF_HASH_BYTES]);
 
 /* For the writer, which has just hashed data.mdb: opens what it wrote, reads every record, and
- * compares statistics and hashes with those of info. progress may be NULL. */
+ * compares statistics and hashes with those of info. progress may be NULL. A stop signal ends it
+ * (common/run/stop.h). */
 plm_status plm_corpus_verify_written(const char *directory, const struct plm_corpus_info *info,
                                      void (*progress)(void *context, uint64_t done, uint64_t total),
                                      void *context, struct plm_error *error);

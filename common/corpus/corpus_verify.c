@@ -7,6 +7,7 @@
 
 #include "common/base/alloc.h"
 #include "common/corpus/corpus_handle.h"
+#include "common/run/stop.h"
 
 struct verification {
   bool composition; /* also count the residues by letter */
@@ -112,6 +113,7 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
                            &counted, error));
       plm_corpus_prefetch(corpus, (enum plm_split)s, g + 1, 1);
       corpus_verify_advance(verification, counted.residues - before);
+      PLM_TRY(plm_stop_check("", error));
     }
     if (!verification->composition)
       memcpy(counted.composition, stated->composition, sizeof counted.composition);

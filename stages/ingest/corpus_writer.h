@@ -60,8 +60,8 @@ void plm_corpus_writer_labels(struct plm_corpus_writer *writer, const uint8_t *r
 const struct plm_label_schema *plm_corpus_writer_schema(struct plm_corpus_writer *writer);
 
 /* Compacts, describes, verifies and renames. ingested is copied. progress (may be NULL) is called
- * while verifying. A stop signal is noticed between the steps and while compacting. info (may be
- * NULL) receives the description of what was written. */
+ * while verifying. A stop signal is noticed between the steps, while compacting and while
+ * verifying. info (may be NULL) receives the description of what was written. */
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
                                     const struct plm_ingested_file *ingested, size_t ingested_count,
                                     void (*progress)(void *, uint64_t done, uint64_t total),

@@ -2,12 +2,14 @@
  * were killed have left beside it. */
 #include "stages/ingest/corpus_writer.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/corpus/corpus_description.h"
+#include "common/run/stop.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
@@ -108,6 +110,43 @@ static void an_unfinished_corpus_is_nothing(void **state)
   assert_false(plm_file_exists(corpus));
 }
 
+static void stop_while_verifying(void *context, uint64_t done, uint64_t total)
+{
+  unsigned *calls = context;
+  assert_true(done <= total);
+  ++*calls;
+  plm_stop_requested = SIGTERM;
+}
+
+/* A stop signal ends the check of what was written at once, and nothing is left. */
+static void the_last_check_can_be_stopped(void **state)
+{
+  (void)state;
+  enum { DOCUMENTS = 4 * PLM_GROUP_DOCUMENTS };
+  char own[64];
+  unsigned calls = 0;
+  struct plm_error error = {0};
+  struct plm_corpus_writer *writer;
+  const char *corpus = scratch_path("stopped");
+  const struct plm_corpus_writer_options options = {.directory = corpus, .threads = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = DOCUMENTS};
+  snprintf(own, sizeof own, "stopped.tmp-%ld", (long)getpid());
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (int i = 0; i < DOCUMENTS; i++)
+    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "x", 1,
+                                           (const uint8_t *)"LAGVSERT", 8, NULL),
+                     PLM_OK);
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, stop_while_verifying, &calls, NULL,
+                                            &error),
+                   PLM_TERMINATED);
+  plm_stop_requested = 0;
+  assert_int_equal(calls, 1);
+  assert_string_equal(error.what, "stopped by SIGTERM");
+  plm_corpus_writer_close(writer);
+  assert_false(plm_file_exists(corpus));
+  assert_false(plm_file_exists(scratch_path(own)));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -115,6 +154,7 @@ int main(void)
       cmocka_unit_test(only_a_corpus_is_replaced),
       cmocka_unit_test(leftovers_are_removed),
       cmocka_unit_test(an_unfinished_corpus_is_nothing),
+      cmocka_unit_test(the_last_check_can_be_stopped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
