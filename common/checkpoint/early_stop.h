@@ -25,21 +25,20 @@ struct plm_early_stop {
 
 /* The reports that were read. {0} has none; _deinit frees them. */
 struct plm_reported_value;
+struct plm_tail;
 struct plm_early_stop_reports {
   struct plm_reported_value *values; /* (count), by ascending steps */
   size_t count, capacity;
-  uint64_t read;      /* bytes of the file, all of them whole lines */
-  uint64_t last_size; /* of the last of these lines, and its XXH3-64 */
-  uint64_t last_hash;
+  struct plm_tail *tail; /* NULL before the first call */
 };
 void plm_early_stop_deinit(struct plm_early_stop_reports *reports);
 
 /* Reads what evaluator.jsonl at path has more than at the last call, and all of it again if it is
  * another file by now; a missing file reports nothing. The last line about a step counts. Of equal
  * values the first is the best. Lines that are not JSON, steps that are no whole numbers up to
- * 2^53, and null values are ignored. The rule is the same at each call. until: reports of later
- * steps do not count. PLM_NO_MEMORY, PLM_LIMIT, and those of reading the file: the next call
- * continues. */
+ * 2^53, and null values are ignored. Path and rule are the same at each call. until: reports of
+ * later steps do not count. PLM_NO_MEMORY, and those of reading the file: the next call continues.
+ */
 plm_status plm_early_stop_read(const char *path, const struct plm_early_stop_rule *rule,
                                uint64_t until, struct plm_early_stop_reports *reports,
                                struct plm_early_stop *found, struct plm_error *error);

@@ -1,12 +1,11 @@
 /* Entries sorted by step, filled from the lines of evaluator.jsonl. */
 #include "common/checkpoint/history.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/text/strict_json.h"
+#include "common/checkpoint/report.h"
 #include "common/metrics/metrics.h"
 
 plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
@@ -117,9 +116,10 @@ bool plm_history_settled(const struct plm_history *history, uint64_t step,
   return (plm_history_splits(history, step, identity) & splits) == splits;
 }
 
-static unsigned bit_of(const struct plm_history *history, const cJSON *line, enum plm_split split)
+static unsigned bit_of(const struct plm_history *history, const struct plm_report *report,
+                       enum plm_split split)
 {
-  const char *set = plm_metrics_set(line);
+  const char *set = plm_metrics_set(report->line);
   if (strcmp(set, PLM_OWN_SET) == 0) return split;
   for (uint32_t i = 0; history->evaluator != NULL && i < history->evaluator->set_count; i++) {
     const struct plm_config_set *known = &history->evaluator->sets[i];
@@ -130,31 +130,22 @@ static unsigned bit_of(const struct plm_history *history, const cJSON *line, enu
   return PLM_HISTORY_OTHER;
 }
 
-static bool read_line(void *context, const cJSON *line)
+static void history_on_report(void *context, const struct plm_report *report)
 {
   struct plm_history *history = context;
-  uint64_t step;
-  const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
-  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(line, "identity");
-  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(line, "step"), &step)) return true;
-  struct plm_hash identity;
-  const bool identified =
-      cJSON_IsString(hex) && plm_hash_from_hex(hex->valuestring, &identity, NULL) == PLM_OK;
-  enum plm_split which;
-  const bool unread = cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(line, "corrupt"));
-  const bool skipped = cJSON_HasObjectItem(line, "skipped");
-  if (skipped && unread)
-    plm_history_add_wait(history, step);
-  else if (skipped)
-    plm_history_add_skip(history, step);
-  else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
-    plm_history_add(history, step, identified ? &identity : NULL, bit_of(history, line, which));
-  return true;
+  enum plm_split split;
+  if (report->waits)
+    plm_history_add_wait(history, report->step);
+  else if (report->skipped)
+    plm_history_add_skip(history, report->step);
+  else if (report->split != NULL && plm_split_parse(report->split, &split, NULL) == PLM_OK)
+    plm_history_add(history, report->step, report->identified ? &report->identity : NULL,
+                    bit_of(history, report, split));
 }
 
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error)
 {
-  return plm_metrics_each(path, read_line, history, error);
+  return plm_reports_each(path, history_on_report, history, error);
 }
 
 void plm_history_deinit(struct plm_history *history)

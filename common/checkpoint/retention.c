@@ -1,23 +1,18 @@
 /* Decides which checkpoints are kept, and reads the evaluator's reports for that. */
 #include "common/checkpoint/retention.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/files/file.h"
-#include "common/base/text/strict_json.h"
 #include "common/checkpoint/history.h"
+#include "common/checkpoint/report.h"
 #include "common/config/best_by.h"
 #include "common/config/config.h"
+#include "common/metrics/measures.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
-
-enum {
-  REPORTS_LIMIT = 1 << 28, /* bytes of evaluator.jsonl */
-  REPORT_VALUES = 1 << 16  /* values in a line */
-};
 
 const char *const plm_kept_names[PLM_KEPT_COUNT] = {"newest", "last", "best", "every",
                                                     "not evaluated"};
@@ -76,15 +71,11 @@ static struct plm_retained *retention_find(struct plm_retained *checkpoints, siz
   return NULL;
 }
 
-/* Whether a line reports these weights. A line without an identity may be about any. */
-static bool is_about(const cJSON *report, const struct plm_retained *checkpoint)
+/* Whether a line reports these weights. */
+static bool is_about(const struct plm_report *report, const struct plm_retained *checkpoint)
 {
-  struct plm_hash identity;
-  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(report, "identity");
-  if (!checkpoint->identified || !cJSON_IsString(hex) ||
-      plm_hash_from_hex(hex->valuestring, &identity, NULL) != PLM_OK)
-    return true;
-  return plm_hash_equal(identity, checkpoint->identity);
+  return !checkpoint->identified || !report->identified ||
+         plm_hash_equal(report->identity, checkpoint->identity);
 }
 
 struct plm_retention_judge plm_retention_judge_of(const struct plm_config *config)
@@ -101,35 +92,29 @@ struct plm_retention_judge plm_retention_judge_of(const struct plm_config *confi
 }
 
 /* What is compared, the smaller the better. */
-static double value_of(const char *measure, const cJSON *value)
+static double value_of(const char *measure, double value)
 {
-  if (!cJSON_IsNumber(value)) return NAN;
-  return plm_measure_falls(measure) ? value->valuedouble : -value->valuedouble;
+  return plm_measure_falls(measure) ? value : -value;
 }
 
 /* A line of the split whose loss counts. */
-static void take_split(const struct plm_retention_judge *judge, const cJSON *report,
+static void take_split(const struct plm_retention_judge *judge, const struct plm_report *report,
                        struct plm_retained *checkpoint)
 {
-  const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
-  const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
-  if (plm_metrics_is_extra(report) || judge->split == NULL || !cJSON_IsString(name) ||
-      strcmp(name->valuestring, judge->split) != 0)
-    return;
-  if (cJSON_IsNumber(loss)) checkpoint->loss = loss->valuedouble;
+  if (judge->split == NULL || !plm_report_is_of_split(report, judge->split)) return;
   const char *measure = judge->measure != NULL ? judge->measure : "loss";
-  const cJSON *value = cJSON_GetObjectItemCaseSensitive(report, measure);
-  if (judge->config == NULL && cJSON_IsNumber(value)) checkpoint->value = value_of(measure, value);
+  const double loss = plm_report_number(report, "loss"), value = plm_report_number(report, measure);
+  if (!isnan(loss)) checkpoint->loss = loss;
+  if (judge->config == NULL && !isnan(value)) checkpoint->value = value_of(measure, value);
 }
 
 /* A line of the task that judges. Returns whether it is one. */
-static bool take_measure(const struct plm_retention_judge *judge, const cJSON *report,
+static bool take_measure(const struct plm_retention_judge *judge, const struct plm_report *report,
                          struct plm_retained *checkpoint)
 {
   const struct plm_config_task *task = &judge->config->evaluator.tasks[judge->task];
-  const cJSON *value = cJSON_GetObjectItemCaseSensitive(report, judge->measure);
-  if (strcmp(plm_metrics_set(report), task->name) != 0) return false;
-  checkpoint->value = value_of(judge->measure, value);
+  if (strcmp(plm_metrics_set(report->line), task->name) != 0) return false;
+  checkpoint->value = value_of(judge->measure, plm_report_number(report, judge->measure));
   return true;
 }
 
@@ -140,50 +125,32 @@ static bool is_due(const struct plm_retention_judge *judge, uint64_t step)
           1u << ((unsigned)PLM_HISTORY_TASK + judge->task)) != 0;
 }
 
-static plm_status read_report(const char *line, size_t length,
-                              const struct plm_retention_judge *judge,
-                              struct plm_retained *checkpoints, size_t count,
-                              struct plm_error *error)
+struct judging {
+  const struct plm_retention_judge *judge;
+  struct plm_retained *checkpoints;
+  size_t count;
+};
+
+static void retention_on_report(void *context, const struct plm_report *report)
 {
-  uint64_t step;
-  cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
-  if (report == NULL && plm_json_no_memory())
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of %zu bytes", length);
+  const struct judging *judging = context;
+  const struct plm_retention_judge *judge = judging->judge;
   struct plm_retained *checkpoint =
-      plm_json_count(cJSON_GetObjectItemCaseSensitive(report, "step"), &step)
-          ? retention_find(checkpoints, count, step)
-          : NULL;
-  const bool skipped = cJSON_HasObjectItem(report, "skipped");
-  const bool unread = skipped && cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(report, "corrupt"));
-  if (checkpoint != NULL && !unread && is_about(report, checkpoint)) {
-    if (skipped) checkpoint->loss = checkpoint->value = NAN;
-    take_split(judge, report, checkpoint);
-    const bool measured = judge->config != NULL && take_measure(judge, report, checkpoint);
-    checkpoint->reported |=
-        skipped || measured || judge->config == NULL || !is_due(judge, checkpoint->step);
-  }
-  cJSON_Delete(report);
-  return PLM_OK;
+      retention_find(judging->checkpoints, judging->count, report->step);
+  if (checkpoint == NULL || report->waits || !is_about(report, checkpoint)) return;
+  if (report->skipped) checkpoint->loss = checkpoint->value = NAN;
+  take_split(judge, report, checkpoint);
+  const bool measured = judge->config != NULL && take_measure(judge, report, checkpoint);
+  checkpoint->reported |=
+      report->skipped || measured || judge->config == NULL || !is_due(judge, checkpoint->step);
 }
 
 plm_status plm_retention_read_reports(const char *path, const struct plm_retention_judge *judge,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error)
 {
-  char *text;
-  bool exists;
-  PLM_TRY(plm_file_look(path, &exists, error));
-  if (!exists) return PLM_OK;
-  size_t size;
-  PLM_TRY(plm_file_read(path, REPORTS_LIMIT, &text, &size, error));
-  plm_status status = PLM_OK;
-  for (char *line = text, *end;
-       status == PLM_OK && (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
-       line = end + 1)
-    status = read_report(line, (size_t)(end - line), judge, checkpoints, count, error);
-  free(text);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
-  return status;
+  struct judging judging = {judge, checkpoints, count};
+  return plm_reports_each(path, retention_on_report, &judging, error);
 }
 
 bool plm_retention_has_evaluator(const char *run)

@@ -4,11 +4,13 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/metrics/measures.h"
+
 /* What the lines of each kind of task have (doc/inference.md#tasks). */
-static const char *const numbers[] = {"spearman", "pearson", "r2", "rmse", NULL};
-static const char *const classes[] = {"accuracy", "macro_f1", "mcc", "auroc", NULL};
-static const char *const probes[] = {"spearman", "pearson", "r2",    "rmse", "accuracy",
-                                     "macro_f1", "mcc",     "auroc", NULL};
+static const char *const numbers[] = {PLM_MEASURES_OF_NUMBERS_EACH(PLM_MEASURE_NAME) NULL};
+static const char *const classes[] = {PLM_MEASURES_OF_CLASSES_EACH(PLM_MEASURE_NAME) NULL};
+static const char *const probes[] = {PLM_MEASURES_OF_NUMBERS_EACH(PLM_MEASURE_NAME)
+                                         PLM_MEASURES_OF_CLASSES_EACH(PLM_MEASURE_NAME) NULL};
 static const char *const assays[] = {"spearman", "auc", "mcc", "ndcg", "top_recall", NULL};
 static const char *const contacts[] = {"precision_l", "precision_l2", "precision_l5", NULL};
 
@@ -28,13 +30,10 @@ static const struct measured {
 /* What a line about a split has: of a model of residues, and of one that predicts labels
  * (doc/inference.md#metrics). */
 static const char *const of_tokens[] = {"loss", "accuracy", "mcc", NULL};
-static const char *const of_numbers[] = {"loss", "spearman", "pearson", "r2", "rmse", NULL};
-static const char *const of_classes[] = {"loss", "accuracy", "macro_f1", "mcc", "auroc", NULL};
-
-bool plm_measure_falls(const char *measure)
-{
-  return strcmp(measure, "rmse") == 0 || strcmp(measure, "loss") == 0;
-}
+static const char *const of_numbers[] = {"loss",
+                                         PLM_MEASURES_OF_NUMBERS_EACH(PLM_MEASURE_NAME) NULL};
+static const char *const of_classes[] = {"loss",
+                                         PLM_MEASURES_OF_CLASSES_EACH(PLM_MEASURE_NAME) NULL};
 
 static const char *const *measures_of(const struct plm_config *config)
 {

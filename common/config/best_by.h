@@ -21,7 +21,5 @@ void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *
  * "objective mlm has loss, accuracy and mcc, not rmse". */
 bool plm_objective_lacks(const struct plm_config *config, const char *measure,
                          struct plm_text *fault);
-/* Whether a smaller value of a measure is better. */
-bool plm_measure_falls(const char *measure);
 
 #endif

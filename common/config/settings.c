@@ -2,14 +2,16 @@
 #include "common/config/settings.h"
 
 #include "common/corpus/corpus.h"
+#include "common/metrics/measures.h"
 
 const char *const plm_rate_scope_names[] = {"chunk", "batch", NULL};
 const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};
 const char *const plm_muon_scale_names[] = {"match_adamw", "spectral", NULL};
 const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", "range_test", NULL};
 const char *const plm_compress_names[] = {"none", "bf16", NULL};
-const char *const plm_stop_metric_names[] = {"loss",     "accuracy", "macro_f1", "mcc",  "auroc",
-                                             "spearman", "pearson",  "r2",       "rmse", NULL};
+const char *const plm_stop_metric_names[] = {
+    "loss", PLM_MEASURES_OF_CLASSES_EACH(PLM_MEASURE_NAME)
+                PLM_MEASURES_OF_NUMBERS_EACH(PLM_MEASURE_NAME) NULL};
 const char *const plm_class_weights_names[] = {"none", "balanced", NULL};
 const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 

@@ -20,6 +20,7 @@ void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset)
   snprintf(tail->path, sizeof tail->path, "%s", path);
   tail->inode = 0;
   tail->failure = 0;
+  tail->cut = false;
   plm_tail_move(tail, offset);
 }
 
@@ -106,6 +107,7 @@ static void look_back(struct plm_tail *tail, int file, uint64_t file_size)
 {
   const struct plm_tail_mark here = mark_here(tail);
   if (here.offset <= file_size && still_there(tail, file, &here)) return;
+  tail->cut = true;
   tail->partial_size = 0;
   while (tail->mark_count > 0 && !still_there(tail, file, &tail->marks[tail->mark_count - 1]))
     tail->mark_count--;
@@ -179,13 +181,16 @@ static int open_current(struct plm_tail *tail, bool *rotated)
   *rotated = number > 0;
   if (file < 0) {
     tail->failure = failure != ENOENT ? failure : 0;
+    tail->cut = failure == ENOENT && tail->offset > 0;
     return -1;
   }
   const bool other = tail->inode != 0 && tail->inode != (uint64_t)info.st_ino;
-  if (other && inode_of(tail->path, 1) != 0)
+  if (other && inode_of(tail->path, 1) != 0) {
     plm_tail_move(tail, 0); /* it was lost */
-  else
+    tail->cut = true;
+  } else {
     look_back(tail, file, (uint64_t)info.st_size);
+  }
   tail->inode = (uint64_t)info.st_ino;
   return file;
 }
@@ -214,6 +219,7 @@ bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
   bool any = false, rotated = true;
   size_t total = 0;
   tail->failure = 0;
+  tail->cut = false;
   while (rotated) {
     const int file = open_current(tail, &rotated);
     if (file < 0) return any;

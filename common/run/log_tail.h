@@ -33,6 +33,9 @@ struct plm_tail {
   size_t seen_size;
   struct plm_tail_mark marks[PLM_TAIL_MARKS]; /* the ends of the last lines that were read */
   size_t mark_count;
+  /* Whether the last read found that something is gone which was read before: the file was cut
+   * before that place, replaced by another one, or is missing. */
+  bool cut;
   int failure; /* the errno of the last read; 0: it could read, or there is no file yet */
 };
 

@@ -13,10 +13,6 @@
 #include "evaluator/measures/rank_correlation.h"
 #include "evaluator/measures/roc_area.h"
 
-const char *const plm_measure_names[PLM_MEASURES] = {
-    "spearman", "pearson", "r2", "rmse", "accuracy", "macro_f1", "mcc", "auroc",
-};
-
 /* Of the units of the replicates, and the values of each measure in each replicate. */
 struct replicates {
   double *drawn;

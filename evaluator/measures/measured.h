@@ -19,20 +19,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-
-enum plm_measure {
-  PLM_MEASURE_SPEARMAN,
-  PLM_MEASURE_PEARSON,
-  PLM_MEASURE_R2,
-  PLM_MEASURE_RMSE,
-  PLM_MEASURE_ACCURACY,
-  PLM_MEASURE_MACRO_F1,
-  PLM_MEASURE_MCC,
-  PLM_MEASURE_AUROC,
-  PLM_MEASURES
-};
-extern const char *const plm_measure_names[PLM_MEASURES]; /* "spearman", … */
-enum { PLM_MEASURES_OF_NUMBERS = PLM_MEASURE_ACCURACY };  /* before it: numbers; after: classes */
+#include "common/metrics/measures.h"
 
 struct plm_measured {
   double value, low, high;

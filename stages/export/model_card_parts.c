@@ -10,6 +10,7 @@
 #include "common/base/text/printable.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
+#include "common/metrics/measures.h"
 #include "common/model/architecture.h"
 
 static const struct plm_card_metric of_tokens[] = {
@@ -22,18 +23,12 @@ static const struct plm_card_metric of_tokens[] = {
     {"mcc", "matthews_correlation", "Matthews correlation"},
     {NULL, NULL, NULL},
 };
+#define ROW(measure, name, type, words, title, ...) {#name, type, title},
 static const struct plm_card_metric of_labels[] = {
     {"loss", "loss", "Loss of the labels"},
-    {"accuracy", "accuracy", "Accuracy"},
-    {"macro_f1", "f1", "F1 (macro)"},
-    {"mcc", "matthews_correlation", "Matthews correlation"},
-    {"auroc", "roc_auc", "AUROC"},
-    {"spearman", "spearmanr", "Spearman's correlation"},
-    {"pearson", "pearsonr", "Pearson's correlation"},
-    {"r2", "r_squared", "R²"},
-    {"rmse", "rmse", "RMSE"},
-    {NULL, NULL, NULL},
+    PLM_MEASURES_OF_CLASSES_EACH(ROW) PLM_MEASURES_OF_NUMBERS_EACH(ROW){NULL, NULL, NULL},
 };
+#undef ROW
 
 const struct plm_card_metric *plm_card_metrics(const struct plm_card_facts *facts)
 {

@@ -6,27 +6,22 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/text/json.h"
+#include "common/metrics/measures.h"
 #include "common/metrics/metrics.h"
 
+#define ROW(measure, name, type, words, ...) {#name, words},
 /* In the order of the table. */
 static const struct {
   const char *field, *name;
 } measures[] = {
-    {"spearman", "Spearman's correlation"},
-    {"pearson", "Pearson's correlation"},
-    {"r2", "R²"},
-    {"rmse", "RMSE"},
-    {"accuracy", "accuracy"},
-    {"macro_f1", "macro F1"},
-    {"mcc", "Matthews' correlation"},
-    {"auroc", "AUROC"},
-    {"auc", "AUC"},
+    PLM_MEASURES_OF_NUMBERS_EACH(ROW) PLM_MEASURES_OF_CLASSES_EACH(ROW){"auc", "AUC"},
     {"ndcg", "NDCG"},
     {"top_recall", "recall of the best variants"},
     {"precision_l", "precision of contacts at L"},
     {"precision_l2", "precision of contacts at L/2"},
     {"precision_l5", "precision of contacts at L/5"},
 };
+#undef ROW
 
 static void put_interval(const cJSON *line, const char *field, struct plm_text *text)
 {

@@ -190,7 +190,7 @@ static void evaluator_chart(struct plm_text *text, const struct plm_report_run *
 static void measure_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count,
                            struct collection *lines)
 {
-  for (size_t i = 0; i < PLM_REPORT_MEASURES; i++) {
+  for (size_t i = 0; i < PLM_MEASURES; i++) {
     const struct plm_report_measure *measure = &plm_report_measures[i];
     if (!plm_report_measure_in_charts(runs, count, measure)) continue;
     const struct look look = {.title = measure->title,

@@ -6,6 +6,7 @@
 
 #include "common/base/files/file.h"
 #include "common/config/config.h"
+#include "common/metrics/measures.h"
 #include "stages/views/metrics_curves.h"
 #include "stages/views/report_marks.h"
 
@@ -36,18 +37,6 @@
   X(loss_by_source, "loss_by_source/*") \
   X(tokens_by_source, "tokens_by_source/*")
 
-/* The evaluator's. */
-#define PLM_REPORT_EVALUATOR(X) \
-  X(loss)                       \
-  X(accuracy)                   \
-  X(mcc)                        \
-  X(spearman)                   \
-  X(pearson)                    \
-  X(r2)                         \
-  X(rmse)                       \
-  X(macro_f1)                   \
-  X(auroc)
-
 enum plm_report_trainer_metric {
 #define PLM_REPORT_ENTER(name) PLM_REPORT_TRAINER_##name,
 #define PLM_REPORT_ENTER_PARTS(name, key) PLM_REPORT_TRAINER_##name,
@@ -57,8 +46,9 @@ enum plm_report_trainer_metric {
       PLM_REPORT_TRAINER_COUNT
 };
 enum plm_report_evaluator_metric {
-#define PLM_REPORT_ENTER(name) PLM_REPORT_EVALUATOR_##name,
-  PLM_REPORT_EVALUATOR(PLM_REPORT_ENTER)
+  PLM_REPORT_EVALUATOR_loss,
+#define PLM_REPORT_ENTER(measure, name, ...) PLM_REPORT_EVALUATOR_##name,
+  PLM_MEASURES_OF_CLASSES_EACH(PLM_REPORT_ENTER) PLM_MEASURES_OF_NUMBERS_EACH(PLM_REPORT_ENTER)
 #undef PLM_REPORT_ENTER
       PLM_REPORT_EVALUATOR_COUNT
 };

@@ -7,21 +7,19 @@
 #include "common/base/text/text.h"
 #include "common/config/best_by.h"
 
-#define MEASURE(name) PLM_REPORT_EVALUATOR_##name, #name
-const struct plm_report_measure plm_report_measures[PLM_REPORT_MEASURES] = {
-    {MEASURE(accuracy), "last validation accuracy", "Validation accuracy", "% of the labels", true},
-    {MEASURE(spearman), "last Spearman's correlation", "Spearman's correlation",
-     "of predicted numbers", false},
-    {MEASURE(pearson), "last Pearson's correlation", "Pearson's correlation",
-     "of predicted numbers", false},
-    {MEASURE(r2), "last R\xC2\xB2", "R\xC2\xB2", "share of the variance that is explained", false},
-    {MEASURE(rmse), "last RMSE", "RMSE", "in the units of the labels", false},
-    {MEASURE(macro_f1), "last macro F1", "Macro F1", "mean over the classes", false},
-    {MEASURE(auroc), "last AUROC", "AUROC", "mean over the classes", false},
-    {MEASURE(mcc), "last Matthews correlation", "Matthews correlation", "of predicted classes",
-     false},
-};
-#undef MEASURE
+/* The accuracy is called after the split, because a step of training has one too. */
+#define IS_SHARE(measure) ((int)PLM_MEASURE_##measure == (int)PLM_MEASURE_ACCURACY)
+#define ROW(measure, name, type, words, title, note)             \
+  {PLM_REPORT_EVALUATOR_##name,                                  \
+   #name,                                                        \
+   IS_SHARE(measure) ? "last validation " words : "last " words, \
+   IS_SHARE(measure) ? "Validation " words : (title),            \
+   note,                                                         \
+   IS_SHARE(measure)},
+const struct plm_report_measure plm_report_measures[PLM_MEASURES] = {
+    PLM_MEASURES_OF_CLASSES_EACH(ROW) PLM_MEASURES_OF_NUMBERS_EACH(ROW)};
+#undef ROW
+#undef IS_SHARE
 
 /* The curve of the split that the evaluator reported first, which is the first of evaluator.splits.
  * Only lines about splits have a loss. */

@@ -5,8 +5,6 @@
 
 #include "stages/views/report_facts.h"
 
-enum { PLM_REPORT_MEASURES = PLM_REPORT_EVALUATOR_COUNT - 1 }; /* all but the loss */
-
 struct plm_report_measure {
   enum plm_report_evaluator_metric metric;
   const char *name;  /* of the field in evaluator.jsonl */
@@ -15,7 +13,7 @@ struct plm_report_measure {
   const char *note;  /* the same, of a model that predicts labels */
   bool share;        /* shown in percent */
 };
-extern const struct plm_report_measure plm_report_measures[PLM_REPORT_MEASURES];
+extern const struct plm_report_measure plm_report_measures[PLM_MEASURES];
 
 /* The last value on the first of evaluator.splits; NAN if there is none. Values of evaluator.tasks
  * do not count. */

@@ -172,7 +172,7 @@ static void put_row(struct plm_text *text, const char *heading, const char (*cel
 /* The measures that the objectives of the runs have. */
 static void put_measures(struct plm_text *text, const struct plm_report_run *runs, size_t count)
 {
-  for (size_t row = 0; row < PLM_REPORT_MEASURES; row++) {
+  for (size_t row = 0; row < PLM_MEASURES; row++) {
     const struct plm_report_measure *measure = &plm_report_measures[row];
     char cells[PLM_REPORT_RUNS][CELL_SIZE] = {{0}};
     if (!plm_report_measure_in_summary(runs, count, measure)) continue;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
@@ -82,51 +83,79 @@ static void a_missing_file_reports_nothing(void **state)
   const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
   assert_int_equal(plm_early_stop_read("no/such/file", &rule, 9, &reports, &found, NULL), PLM_OK);
   assert_int_equal(found.reported, 0);
+  plm_early_stop_deinit(&reports);
 }
 
 /* Only what is new is read, and an unfinished line when it is whole. */
 static void a_file_is_read_on(void **state)
 {
   (void)state;
-#define TWO LINE("1", "valid", "3") LINE("2", "valid", "2")
+#define TWO LINE("1", "valid", "3") "{\"note\": \"%01200d\"}\n" LINE("2", "valid", "2")
   static const char third[] = LINE("3", "valid", "1");
   static const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
   struct plm_early_stop_reports reports = {0};
-  char text[512];
-  assert_int_equal(read_on(TWO, &rule, 9, &reports).best_step, 2);
-  assert_int_equal(reports.read, strlen(TWO));
-  (void)snprintf(text, sizeof text, TWO "%.20s", third);
+  char text[2048];
+  (void)snprintf(text, sizeof text, TWO, 0);
+  assert_int_equal(read_on(text, &rule, 9, &reports).best_step, 2);
+  (void)snprintf(text, sizeof text, TWO "%.20s", 0, third);
   assert_int_equal(read_on(text, &rule, 9, &reports).reported, 2);
   /* the first line is not read again, whatever it has by now */
-  (void)snprintf(text, sizeof text, TWO "%s", third);
+  (void)snprintf(text, sizeof text, TWO "%s", 0, third);
   text[strlen(LINE("1", "valid", "")) - 2] = '0';
   assert_int_equal(read_on(text, &rule, 9, &reports).best_step, 3);
-  assert_int_equal(reports.read, strlen(text));
   assert_int_equal(read_on(text, &rule, 2, &reports).best_step, 2);
   /* another file is: one that is shorter, and one in which the last line was another */
   assert_int_equal(read_on(LINE("7", "valid", "5"), &rule, 9, &reports).best_step, 7);
   assert_int_equal(
       read_on(LINE("6", "valid", "5") LINE("8", "valid", "4"), &rule, 9, &reports).reported, 2);
   assert_int_equal(reports.count, 2);
+  /* one whose end was cut: what its last line about the step had hidden counts again */
+  assert_int_equal(
+      read_on(LINE("6", "valid", "5") LINE("6", "valid", "7"), &rule, 9, &reports).best, 7);
+  assert_int_equal(read_on(LINE("6", "valid", "5"), &rule, 9, &reports).best, 5);
   plm_early_stop_deinit(&reports);
 #undef TWO
 }
 
-/* A file and one that continues it. */
-static char shorter[PLM_PATH_SIZE], longer[PLM_PATH_SIZE];
+/* A file that disappears reports nothing any more. */
+static void a_lost_file_is_forgotten(void **state)
+{
+  (void)state;
+  static const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
+  struct plm_early_stop_reports reports = {0};
+  struct plm_early_stop found;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(read_on(LINE("1", "valid", "3"), &rule, 9, &reports).reported, 1);
+  assert_int_equal(plm_path_join(path, scratch_directory(), "evaluator.jsonl", NULL), PLM_OK);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(plm_early_stop_read(path, &rule, 9, &reports, &found, NULL), PLM_OK);
+  assert_int_equal(found.reported, 0);
+  assert_int_equal(read_on(LINE("2", "valid", "3"), &rule, 9, &reports).best_step, 2);
+  plm_early_stop_deinit(&reports);
+}
 
-static plm_status read_both(void *context, struct plm_error *error)
+static const char three[] = LINE("1", "valid", "3") LINE("2", "valid", "1") LINE("3", "valid", "2");
+static char growing[PLM_PATH_SIZE];
+
+static plm_status read_twice(void *context, struct plm_error *error)
 {
   static const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
   struct plm_early_stop_reports reports = {0};
   struct plm_early_stop found;
+  const size_t two = sizeof three - 1 - strlen(LINE("3", "valid", "2"));
   (void)context;
-  plm_status status = plm_early_stop_read(shorter, &rule, 9, &reports, &found, error);
-  if (status == PLM_OK) status = plm_early_stop_read(longer, &rule, 9, &reports, &found, error);
-  const long at = checked_memory_pause();
+  long at = checked_memory_pause();
+  assert_int_equal(plm_file_write(growing, three, two, 0644, NULL), PLM_OK);
+  checked_memory_resume(at);
+  plm_status status = plm_early_stop_read(growing, &rule, 9, &reports, &found, error);
+  at = checked_memory_pause();
+  assert_int_equal(plm_file_write(growing, three, sizeof three - 1, 0644, NULL), PLM_OK);
+  checked_memory_resume(at);
+  if (status == PLM_OK) status = plm_early_stop_read(growing, &rule, 9, &reports, &found, error);
+  at = checked_memory_pause();
   /* what was lacking is read by the next call */
   if (status != PLM_OK)
-    assert_int_equal(plm_early_stop_read(longer, &rule, 9, &reports, &found, NULL), PLM_OK);
+    assert_int_equal(plm_early_stop_read(growing, &rule, 9, &reports, &found, NULL), PLM_OK);
   assert_int_equal(found.reported, 3);
   assert_int_equal(found.best_step, 2);
   assert_int_equal(found.since, 1);
@@ -138,23 +167,16 @@ static plm_status read_both(void *context, struct plm_error *error)
 static void a_lack_of_memory_is_said(void **state)
 {
   (void)state;
-  static const char text[] =
-      LINE("1", "valid", "3") LINE("2", "valid", "1") LINE("3", "valid", "2");
-  const size_t two = sizeof text - 1 - strlen(LINE("3", "valid", "2"));
-  assert_int_equal(plm_path_join(shorter, scratch_directory(), "shorter", NULL), PLM_OK);
-  assert_int_equal(plm_path_join(longer, scratch_directory(), "longer", NULL), PLM_OK);
-  assert_int_equal(plm_file_write(shorter, text, two, 0644, NULL), PLM_OK);
-  assert_int_equal(plm_file_write(longer, text, sizeof text - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(growing, scratch_directory(), "growing", NULL), PLM_OK);
   plm_log_init("t", PLM_LOG_ERROR);
-  failing_memory_try(read_both, NULL, 20);
+  failing_memory_try(read_twice, NULL, 20);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_best_is_found),
-      cmocka_unit_test(a_missing_file_reports_nothing),
-      cmocka_unit_test(a_file_is_read_on),
+      cmocka_unit_test(the_best_is_found),        cmocka_unit_test(a_missing_file_reports_nothing),
+      cmocka_unit_test(a_file_is_read_on),        cmocka_unit_test(a_lost_file_is_forgotten),
       cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

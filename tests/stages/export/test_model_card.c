@@ -245,9 +245,9 @@ static void evaluations_of_labels(void **state)
                                  "          - type: accuracy\n            value: 0.750000\n"
                                  "            name: \"Accuracy\"\n"
                                  "          - type: f1\n            value: 0.625000\n"
-                                 "            name: \"F1 (macro)\"\n---\n";
+                                 "            name: \"Macro F1\"\n---\n";
   static const char table[] = "\n| Loss of the labels | 0.5000 |\n| Accuracy | 0.7500 |\n"
-                              "| F1 (macro) | 0.6250 |\n| Labels | 40 |\n";
+                              "| Macro F1 | 0.6250 |\n| Labels | 40 |\n";
   struct plm_model_folder folder = masked_folder();
   struct plm_card_facts facts = {
       .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
