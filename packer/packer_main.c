@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
+#include "common/base/text/name_list.h"
 #include "common/cli/program.h"
 #include "common/config/corpus_paths.h"
 #include "common/run/run.h"
@@ -44,19 +44,18 @@ static const struct plm_option program_options[] = {
     {0},
 };
 
-/* Splits "A,B" in place, and checks each endpoint. */
-static plm_status split_endpoints(char *text, const char *keys, struct packer_options *options,
-                                  struct plm_error *error)
+/* Checks each endpoint of --connect. */
+static plm_status take_endpoints(const struct plm_name_list *given, const char *keys,
+                                 struct packer_options *options, struct plm_error *error)
 {
-  char *rest = NULL;
-  for (char *one = strtok_r(text, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest)) {
-    if (options->endpoint_count == PACKER_ENDPOINTS)
-      return plm_error_set(error, PLM_USAGE, "more than %d endpoints", PACKER_ENDPOINTS);
-    PLM_TRY(plm_endpoint_check(one, keys, error));
-    options->endpoints[options->endpoint_count++] = one;
-  }
-  if (options->endpoint_count == 0)
+  if (given->count == 0)
     return plm_error_set(error, PLM_USAGE, "option \"--connect\" needs an endpoint");
+  if (given->count > PACKER_ENDPOINTS)
+    return plm_error_set(error, PLM_USAGE, "more than %d endpoints", PACKER_ENDPOINTS);
+  for (uint32_t i = 0; i < given->count; i++)
+    PLM_TRY(plm_endpoint_check(given->names[i], keys, error));
+  options->endpoints = given->names;
+  options->endpoint_count = given->count;
   return PLM_OK;
 }
 
@@ -187,20 +186,18 @@ static plm_status packer_main_serve(const struct plm_arguments *arguments,
                          "no corpus is named; use --corpus DIR, or corpus: in the configuration");
   PLM_TRY(plm_arguments_u64(arguments, "threads", 2, &threads, error));
   options.threads = threads > 8 ? 8 : (unsigned)threads;
-  char *endpoints = NULL;
-  if (connect != NULL) {
-    endpoints = plm_strdup(connect);
-    /* The run may be on another host, so a folder of its name here is not its run folder. */
-    if (!plm_arguments_has(arguments, "run")) options.run = NULL;
-  }
+  struct plm_name_list endpoints;
+  plm_name_list_init(&endpoints, connect);
+  /* The run may be on another host, so a folder of its name here is not its run folder. */
+  if (connect != NULL && !plm_arguments_has(arguments, "run")) options.run = NULL;
   begin_pulse(&options, role);
   plm_status status =
-      endpoints != NULL ? split_endpoints(endpoints, given_keys, &options, error) : PLM_OK;
+      connect != NULL ? take_endpoints(&endpoints, given_keys, &options, error) : PLM_OK;
   if (status == PLM_OK) status = find_keys(given_keys, config, &options, keys, error);
   options.keys = keys;
   if (status == PLM_OK) status = open_and_serve(arguments, config, &options, error);
   plm_run_pulse_end(&pulse);
-  free(endpoints);
+  plm_name_list_deinit(&endpoints);
   return status;
 }
 

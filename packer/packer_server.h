@@ -17,7 +17,7 @@ enum { PACKER_ENDPOINTS = 16, PACKER_CORPORA = PLM_MAX_SOURCES };
 struct packer_options {
   struct plm_corpus *corpora[PACKER_CORPORA]; /* each is served to whoever asks for it */
   uint32_t corpus_count;
-  const char *endpoints[PACKER_ENDPOINTS]; /* given with --connect */
+  const char *const *endpoints; /* (endpoint_count), given with --connect */
   uint32_t endpoint_count;
   const char *run;  /* run folder, or NULL; its endpoints.json is used if no endpoint is given */
   const char *keys; /* folder with NAME.key and server.pub */

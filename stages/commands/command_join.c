@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "common/base/log/log.h"
+#include "common/base/text/name_list.h"
 #include "common/config/corpus_paths.h"
 #include "common/fetch/fetch.h"
 #include "common/fetch/fetch_cache.h"
@@ -106,17 +107,21 @@ static plm_status join_check_folder(const struct join *join, struct plm_error *e
 /* Splits the endpoints, and checks each. */
 static plm_status read_endpoints(struct join *join, const char *keys, struct plm_error *error)
 {
-  for (const char *from = join->endpoints;; from++) {
-    char one[sizeof join->endpoint];
-    const size_t length = strcspn(from, ",");
-    const int size = snprintf(one, sizeof one, "%.*s", (int)length, from);
-    if (size >= (int)sizeof one || strncmp(one, "tcp://", strlen("tcp://")) != 0)
-      return plm_error_set(error, PLM_USAGE, "\"%.200s\" is not of the form tcp://HOST:PORT", one);
-    PLM_TRY(plm_endpoint_check(one, keys, error));
-    if (from == join->endpoints) snprintf(join->endpoint, sizeof join->endpoint, "%s", one);
-    from += length;
-    if (*from == '\0') return PLM_OK;
+  struct plm_name_list list;
+  plm_status status = PLM_OK;
+  plm_name_list_init(&list, join->endpoints);
+  const char *first = list.count > 0 ? list.names[0] : "";
+  for (uint32_t i = 0; status == PLM_OK && (i == 0 || i < list.count); i++) {
+    const char *one = i == 0 ? first : list.names[i];
+    if (strlen(one) >= sizeof join->endpoint || strncmp(one, "tcp://", strlen("tcp://")) != 0)
+      status =
+          plm_error_set(error, PLM_USAGE, "\"%.200s\" is not of the form tcp://HOST:PORT", one);
+    else
+      status = plm_endpoint_check(one, keys, error);
   }
+  snprintf(join->endpoint, sizeof join->endpoint, "%s", first);
+  plm_name_list_deinit(&list);
+  return status;
 }
 
 /* The corpus and the keys are those that are given, or those of the configuration. */

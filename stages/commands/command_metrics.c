@@ -12,6 +12,7 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
+#include "common/base/text/name_list.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/strict_json.h"
 #include "common/base/text/text.h"
@@ -23,7 +24,7 @@
 #include "stages/views/metrics_curves.h"
 #include "stages/views/plot.h"
 
-enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12, LABEL = 100 };
+enum { MAX_RUNS = 16, MAX_KEYS = 32, POLL_MS = 200, COLUMN = 12, LABEL = 100 };
 
 static const struct plm_option options[] = {
     {'f', "follow", NULL, "keep printing lines as they come, until Ctrl-C"},
@@ -54,8 +55,8 @@ enum form { FORM_JSON, FORM_CSV, FORM_TABLE };
 struct view {
   int stage; /* into stages[] */
   enum form form;
-  char keys_text[KEYS_SIZE];
-  const char *keys[MAX_KEYS];
+  struct plm_name_list list;
+  const char **keys; /* (key_count), of the list */
   int key_count;
   bool all_keys; /* no --keys: lines of JSON are printed as they are */
   const char *runs[MAX_RUNS];
@@ -66,16 +67,12 @@ struct view {
 
 static plm_status split_keys(struct view *view, const char *list, struct plm_error *error)
 {
-  if (snprintf(view->keys_text, sizeof view->keys_text, "%s", list) >= KEYS_SIZE)
-    return plm_error_set(error, PLM_USAGE, "--keys is longer than %d bytes", KEYS_SIZE - 1);
-  char *place = NULL;
-  for (char *key = strtok_r(view->keys_text, ",", &place); key != NULL;
-       key = strtok_r(NULL, ",", &place)) {
-    if (view->key_count == MAX_KEYS)
-      return plm_error_set(error, PLM_USAGE, "--keys names more than %d fields", MAX_KEYS);
-    view->keys[view->key_count++] = key;
-  }
-  if (view->key_count == 0) return plm_error_set(error, PLM_USAGE, "--keys names no field");
+  plm_name_list_init(&view->list, list);
+  if (view->list.count > MAX_KEYS)
+    return plm_error_set(error, PLM_USAGE, "--keys names more than %d fields", MAX_KEYS);
+  if (view->list.count == 0) return plm_error_set(error, PLM_USAGE, "--keys names no field");
+  view->keys = view->list.names;
+  view->key_count = (int)view->list.count;
   return PLM_OK;
 }
 
@@ -433,7 +430,9 @@ static plm_status metrics_run(const struct plm_command_context *context, struct 
   plm_stop_signals_install();
   PLM_TRY(plm_command_operands(context, 1, error));
   PLM_TRY(collect_runs(context, &view, path, error));
-  return metrics_show(context, &view, error);
+  const plm_status status = metrics_show(context, &view, error);
+  plm_name_list_deinit(&view.list);
+  return status;
 }
 
 const struct plm_command plm_command_metrics = {

@@ -79,11 +79,8 @@ many() { printf "$1,%.0s" $(seq "$2") | sed 's/,$//'; }
 expect 0 plm-pipeline metrics --run run --keys "$(many loss 32)"
 expect 2 plm-pipeline metrics --run run --keys "$(many loss 33)"
 says err '^plm-pipeline: --keys names more than 32 fields$'
-long=$(printf '%0511d' 0)
-expect 2 plm-pipeline metrics --run run --keys "$long"
+expect 2 plm-pipeline metrics --run run --keys "$(printf '%0600d' 0)"
 says err "the evaluator has no metric \"0000"
-expect 2 plm-pipeline metrics --run run --keys "0$long"
-says err '^plm-pipeline: --keys is longer than 511 bytes$'
 runs=()
 for i in $(seq 16); do mkdir "r$i"; runs+=(--run "r$i"); done
 expect 0 plm-pipeline metrics "${runs[@]}"
