@@ -12,6 +12,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/name_list.h"
 #include "common/base/text/printable.h"
+#include "common/checkpoint/trainer_json.h"
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
 #include "common/run/stop.h"
@@ -109,6 +110,22 @@ static plm_status evaluate_once_print_json(const struct plm_evaluate_request *re
   return plm_json_print(line, error);
 }
 
+/* A split is held out only from models that were trained on another split of the same corpus. */
+static plm_status warn_of_other_corpus(const struct plm_evaluate_request *request,
+                                       const struct plm_model_folder *folder,
+                                       const struct plm_corpus_info *corpus,
+                                       struct plm_error *error)
+{
+  cJSON *json = NULL;
+  if (folder->checkpoint) PLM_TRY(plm_trainer_json_read(folder->directory, &json, error));
+  if (!plm_trainer_json_is_of(json, corpus))
+    plm_warning("%s was not trained on %s, so sequences of its split %s may be in what it was "
+                "trained on; `plm-pipeline corpus --against` counts them",
+                request->checkpoint, request->corpus, request->split);
+  cJSON_Delete(json);
+  return PLM_OK;
+}
+
 /* What one evaluation opens. */
 struct once {
   struct plm_evaluation *evaluation;
@@ -117,11 +134,13 @@ struct once {
 };
 
 static plm_status open_once(struct once *once, const struct plm_evaluate_request *request,
-                            const char *folder, struct plm_ops *ops, struct plm_error *error)
+                            const struct plm_model_folder *folder, struct plm_ops *ops,
+                            struct plm_error *error)
 {
   const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
-  PLM_TRY(plm_evaluation_open(folder, request->max_length, ops, &once->evaluation, error));
-  PLM_TRY(plm_evaluation_load(once->evaluation, folder, NULL, error));
+  PLM_TRY(
+      plm_evaluation_open(folder->directory, request->max_length, ops, &once->evaluation, error));
+  PLM_TRY(plm_evaluation_load(once->evaluation, folder->directory, NULL, error));
   PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));
   const struct plm_model_config *model = plm_evaluation_model(once->evaluation);
   const struct plm_corpus_info *info = plm_corpus_info(once->corpus);
@@ -133,6 +152,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
                                  "with (--tokenizer esm | byte)");
   }
   const uint32_t length = request->max_length != 0 ? request->max_length : model->max_length;
+  PLM_TRY(warn_of_other_corpus(request, folder, info, error));
   const struct plm_config config = {
       .model = *model,
       .data = {.tokenizer = info->tokenizer,
@@ -187,7 +207,7 @@ plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct 
   struct once once = {0};
   struct plm_model_folder folder;
   PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, NULL, error));
-  plm_status status = open_once(&once, request, folder.directory, ops, error);
+  plm_status status = open_once(&once, request, &folder, ops, error);
   if (status == PLM_OK) status = run_once(&once, request, &folder, error);
   plm_corpus_stream_close(once.stream);
   plm_corpus_close(once.corpus);

@@ -10,10 +10,8 @@
 #include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
-#include "common/base/text/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
-
-enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 }; /* bytes and values of trainer.json */
+#include "common/checkpoint/trainer_json.h"
 
 struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step)
 {
@@ -99,14 +97,10 @@ const struct plm_hash *plm_seen_identity(const struct plm_seen *seen)
 
 bool plm_seen_unpublished(const char *later_checkpoint, uint64_t step, char *why, size_t size)
 {
-  char path[PLM_PATH_SIZE], *text;
-  size_t length;
   bool found = false;
-  if (plm_path_join(path, later_checkpoint, "trainer.json", NULL) != PLM_OK ||
-      plm_file_read(path, STATE_LIMIT, &text, &length, NULL) != PLM_OK)
-    return false;
-  cJSON *json = plm_json_bounded(text, length, STATE_VALUES);
+  cJSON *json;
   const cJSON *entry;
+  if (plm_trainer_json_read(later_checkpoint, &json, NULL) != PLM_OK) return false;
   cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(json, "history"))
   {
     const cJSON *failed = cJSON_GetObjectItemCaseSensitive(entry, "failed");
@@ -115,6 +109,5 @@ bool plm_seen_unpublished(const char *later_checkpoint, uint64_t step, char *why
     found = true;
   }
   cJSON_Delete(json);
-  free(text);
   return found;
 }

@@ -9,10 +9,9 @@
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
+#include "common/checkpoint/trainer_json.h"
 #include "common/plan/batch_history.h"
 #include "common/run/run.h"
-
-enum { STATE_LIMIT = 64 << 20, STATE_VALUES = 1 << 22 };
 
 static void show_progress(void *context, uint64_t done, uint64_t total)
 {
@@ -73,32 +72,18 @@ static plm_status read_parts(const struct cJSON *json, uint32_t max_length,
   return plm_error_hint(error, "which sequences a step was trained on cannot be told");
 }
 
-plm_status plm_trace_state_read(const char *path, cJSON **state, struct plm_error *error)
-{
-  char *text;
-  size_t size;
-  PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  *state = plm_json_bounded(text, size, STATE_VALUES);
-  free(text);
-  if (*state != NULL) return PLM_OK;
-  plm_error_set(error, PLM_FORMAT, "it is not JSON");
-  return plm_error_where(error, "%s", path);
-}
-
 static plm_status read_history(const struct plm_config *config, struct plm_mixture_history *history,
                                uint64_t *steps, struct plm_error *error)
 {
-  char checkpoints[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  char checkpoints[PLM_PATH_SIZE], latest[PLM_PATH_SIZE];
   cJSON *json;
-  bool exists;
   *steps = 0;
   PLM_TRY(plm_path_join(checkpoints, config->run, PLM_RUN_CHECKPOINTS, error));
-  PLM_TRY(plm_path_join(path, checkpoints, "latest/trainer.json", error));
-  PLM_TRY(plm_file_look(path, &exists, error));
-  if (!exists) return PLM_OK;
-  PLM_TRY(plm_trace_state_read(path, &json, error));
+  PLM_TRY(plm_path_join(latest, checkpoints, "latest", error));
+  PLM_TRY(plm_trainer_json_read(latest, &json, error));
+  if (json == NULL) return PLM_OK;
   const plm_status status = read_parts(json, config->data.max_length, history, steps, error);
-  if (status != PLM_OK) (void)plm_error_where(error, "%s", path);
+  if (status != PLM_OK) (void)plm_error_where(error, "%s/trainer.json", latest);
   cJSON_Delete(json);
   return status;
 }

@@ -34,9 +34,6 @@ struct plm_trace_sources {
  * well, the caller closes. */
 plm_status plm_trace_sources_open(const struct plm_config *config,
                                   struct plm_trace_sources *sources, struct plm_error *error);
-/* Reads a trainer.json; the caller deletes *state. */
-struct cJSON;
-plm_status plm_trace_state_read(const char *path, struct cJSON **state, struct plm_error *error);
 /* Finds what step s (from 0) takes from them. */
 plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s,
                                    struct plm_error *error);

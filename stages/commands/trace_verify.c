@@ -11,6 +11,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/trainer_json.h"
 #include "common/plan/chain.h"
 #include "common/run/run.h"
 
@@ -52,17 +53,17 @@ static bool parse_cursor(const cJSON *cursor, struct recorded *recorded)
 static plm_status read_checkpoint(const char *checkpoints, uint64_t step, struct recorded *recorded,
                                   struct plm_error *error)
 {
-  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE];
   cJSON *json;
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(folder, checkpoints, name, error));
-  PLM_TRY(plm_path_join(path, folder, "trainer.json", error));
-  PLM_TRY(plm_trace_state_read(path, &json, error));
+  PLM_TRY(plm_trainer_json_read(folder, &json, error));
   *recorded = (struct recorded){.step = step};
   const bool taken = parse_cursor(cJSON_GetObjectItemCaseSensitive(json, "cursor"), recorded);
   cJSON_Delete(json);
   if (taken) return PLM_OK;
-  return plm_error_set(error, PLM_FORMAT, "%s does not say what the run consumed", path);
+  return plm_error_set(error, PLM_FORMAT, "%s/trainer.json does not say what the run consumed",
+                       folder);
 }
 
 /* The last checkpoint before the step (or the start), and the first one that contains it. */

@@ -9,12 +9,11 @@
 
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
-#include "common/base/text/strict_json.h"
+#include "common/checkpoint/trainer_json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 
-enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 }; /* bytes and values of trainer.json */
-enum { SUBJECT_SIZE = 64 };                             /* of a set and a split */
+enum { SUBJECT_SIZE = 64 }; /* of a set and a split */
 
 /* ---- training ------------------------------------------------------------------------------ */
 
@@ -40,18 +39,12 @@ static plm_status card_facts_parse_state(struct plm_card_facts *facts, const cJS
 
 static plm_status gather_training(struct plm_card_facts *facts, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
-  bool exists;
-  PLM_TRY(plm_path_join(path, facts->folder->directory, "trainer.json", error));
-  PLM_TRY(plm_file_look(path, &exists, error));
-  if (!exists) return PLM_OK;
-  PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
-  free(text);
+  cJSON *state;
+  PLM_TRY(plm_trainer_json_read(facts->folder->directory, &state, error));
+  if (state == NULL) return PLM_OK;
   const plm_status status = card_facts_parse_state(facts, state, error);
   cJSON_Delete(state);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  if (status != PLM_OK) plm_error_where(error, "%s/trainer.json", facts->folder->directory);
   return status;
 }
 

@@ -10,10 +10,11 @@
 #include "common/base/text/strict_json.h"
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/trainer_json.h"
 #include "common/run/run.h"
 #include "stages/views/run_state.h"
 
-enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20, CONFIG_LIMIT = 1 << 20 };
+enum { CONFIG_LIMIT = 1 << 20 };
 
 static plm_status read_config(struct plm_report_run *run, struct plm_error *error)
 {
@@ -105,23 +106,22 @@ static plm_status report_read_config(const cJSON *state, struct plm_report_run *
  * command that says what is wrong with it. */
 static plm_status read_checkpoint(struct plm_report_run *run, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE], *text;
+  char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   uint64_t *steps = NULL;
-  size_t count = 0, size;
+  size_t count = 0;
   plm_status status = PLM_OK;
   PLM_TRY(plm_path_join(path, run->folder, PLM_RUN_CHECKPOINTS, error));
   if (plm_checkpoint_list(path, &steps, &count, NULL) != PLM_OK) return PLM_OK;
   if (count > 0) {
     plm_checkpoint_name(steps[count - 1], name);
-    char file[PLM_PATH_SIZE];
-    if (snprintf(file, sizeof file, "%s/%s/trainer.json", path, name) < (int)sizeof file &&
-        plm_file_read(file, STATE_LIMIT, &text, &size, NULL) == PLM_OK) {
-      cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
+    char folder[PLM_PATH_SIZE];
+    cJSON *state = NULL;
+    if (plm_path_join(folder, path, name, NULL) == PLM_OK &&
+        plm_trainer_json_read(folder, &state, NULL) == PLM_OK && state != NULL) {
       report_read_machine(state, &run->machine);
       plm_marks_add_history(&run->marks, cJSON_GetObjectItemCaseSensitive(state, "history"));
       status = report_read_config(state, run, error);
       cJSON_Delete(state);
-      free(text);
     }
   }
   free(steps);
@@ -133,7 +133,9 @@ static plm_status read_metrics(struct plm_report_run *run, struct plm_error *err
 #define NAME(name) #name,
 #define KEY(name, key) key,
   static const char *const trainer[] = {PLM_REPORT_TRAINER(NAME) PLM_REPORT_PARTS(KEY)};
-  static const char *const evaluator[] = {PLM_REPORT_EVALUATOR(NAME)};
+  static const char *const evaluator[] = {"loss",
+                                          PLM_MEASURES_OF_CLASSES_EACH(PLM_MEASURE_NAME)
+                                              PLM_MEASURES_OF_NUMBERS_EACH(PLM_MEASURE_NAME)};
 #undef KEY
 #undef NAME
   char path[PLM_PATH_SIZE];

@@ -85,6 +85,13 @@ estimate=$(fast --random-fraction 0.1 --keep-fraction 0.1)
 [ "$(fast --random-fraction 0.2 --keep-fraction 0.1)" != "$estimate" ] || fail "the random fraction does not count"
 [ "$(fast --random-fraction 0.1 --keep-fraction 0.2)" != "$estimate" ] || fail "the kept fraction does not count"
 
+# ---- another corpus than that of the run ----
+! grep -q 'was not trained on' err || fail "a warning about the run's own corpus: $(cat err)"
+small_fasta other.fasta 100 2
+expect 0 plm-pipeline ingest other.fasta --corpus other --split train=0.5,valid=0.5,test=0 -q
+expect 0 plm-pipeline evaluate --checkpoint "$checkpoint" --corpus other --max-tokens 600 --threads 1
+says err "^plm-evaluator evaluate: warning: $checkpoint was not trained on other, so sequences of its split valid may be in what it was"
+
 # an exported model has no step, and says the hash of its weights
 expect 0 plm-pipeline export --checkpoint $checkpoint --output model
 checkpoint=model
