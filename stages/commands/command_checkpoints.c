@@ -14,8 +14,8 @@
 #include "common/base/text/printable.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
-#include "common/config/best_by.h"
 #include "common/huggingface/folder_facts.h"
+#include "common/metrics/measures.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
@@ -258,6 +258,12 @@ static plm_status show_model(const struct plm_command_context *context, const ch
 
 /* ---- showing ----------------------------------------------------------------------------------*/
 
+/* The value by which keep_best judges a checkpoint. */
+static double judged(const struct listing *listing, const struct plm_retained *retained)
+{
+  return listing->falls ? retained->value : -retained->value;
+}
+
 static void add_json(cJSON *array, const struct listing *listing, size_t i, bool verified)
 {
   const struct row *row = &listing->rows[i];
@@ -271,8 +277,7 @@ static void add_json(cJSON *array, const struct listing *listing, size_t i, bool
   cJSON_AddStringToObject(object, "identity", hex);
   plm_metrics_number(object, "loss", retained->loss);
   if (listing->judge[0] != '\0') plm_metrics_string(object, "judged_by", listing->judge);
-  if (listing->by_measure)
-    plm_metrics_number(object, "judged", listing->falls ? retained->value : -retained->value);
+  if (listing->by_measure) plm_metrics_number(object, "judged", judged(listing, retained));
   cJSON *kept = cJSON_AddArrayToObject(object, "kept_by");
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++)
     if (retained->kept >> bit & 1) plm_json_append(kept, cJSON_CreateString(plm_kept_names[bit]));
@@ -290,10 +295,20 @@ static void print_size(uint64_t bytes)
   printf("%6.*f %-2s", unit == 0 ? 0 : 1, value, units[unit]);
 }
 
+static void print_value(double value)
+{
+  if (isnan(value))
+    printf("%8s ", "-");
+  else
+    printf("%8.5f ", value);
+}
+
 /* A row has 80 columns at most, so it has only the first digits of the identity. What is wrong with
  * a checkpoint goes to stderr. */
-static void checkpoints_print_row(const struct row *row, const struct plm_retained *retained)
+static void checkpoints_print_row(const struct listing *listing, size_t i)
 {
+  const struct row *row = &listing->rows[i];
+  const struct plm_retained *retained = &listing->retained[i];
   char hex[PLM_HASH_HEX_SIZE];
   printf("%8llu ", (unsigned long long)row->step);
   if (row->problem.status != PLM_OK) {
@@ -303,10 +318,8 @@ static void checkpoints_print_row(const struct row *row, const struct plm_retain
   plm_hash_to_hex(row->identity, hex);
   print_size(row->bytes);
   printf(" %.*s ", IDENTITY_DIGITS, hex);
-  if (isnan(retained->loss))
-    printf("%8s ", "-");
-  else
-    printf("%8.5f ", retained->loss);
+  print_value(retained->loss);
+  if (listing->by_measure) print_value(judged(listing, retained));
   const char *separator = " ";
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++) {
     if ((retained->kept >> bit & 1) == 0) continue;
@@ -323,11 +336,11 @@ static void print_listing(const struct listing *listing, const char *directory, 
   for (size_t i = 0; i < listing->count; i++) valid += listing->rows[i].problem.status == PLM_OK;
   plm_print(stdout, "%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
   if (listing->count == 0) return;
-  printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
-  for (size_t i = 0; i < listing->count; i++)
-    checkpoints_print_row(&listing->rows[i], &listing->retained[i]);
+  printf("%8s %9s %-*s %8s%s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss",
+         listing->by_measure ? "  best_by" : "", "kept by");
+  for (size_t i = 0; i < listing->count; i++) checkpoints_print_row(listing, i);
   if (listing->by_measure)
-    plm_print(stdout, "best: %s\n", listing->judge);
+    plm_print(stdout, "best_by: %s\n", listing->judge);
   else if (listing->has_sets)
     printf("loss and best: set and split %s\n", listing->judge);
   if (verified && valid > 0)
@@ -384,11 +397,12 @@ const struct plm_command plm_command_checkpoints = {
     .name = "checkpoints",
     .operands = "[DIR...]",
     .summary = "list a run's checkpoints: step, size, identity, loss, why each is kept",
-    .details =
-        "DIR is a run, a folder of checkpoints or one checkpoint; the default is the "
-        "configuration's run. For any other model folder, as `export` or transformers "
-        "writes it, it says what it is. The loss is the evaluator's, on its first split. --verify "
-        "checks every byte, names what is damaged, and then exits with 1.",
+    .details = "DIR is a run, a folder of checkpoints or one checkpoint; the default is the "
+               "configuration's run. For any other model folder, as `export` or transformers "
+               "writes it, it says what it is. The loss is the evaluator's, on its first split; "
+               "best_by is the value of "
+               "trainer.checkpoint.best_by, if that is set. --verify "
+               "checks every byte, names what is damaged, and then exits with 1.",
     .options = options,
     .run = checkpoints_run,
 };

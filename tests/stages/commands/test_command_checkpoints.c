@@ -65,6 +65,11 @@ static void make_checkpoint(const char *checkpoints, uint64_t step)
   free(text);
 }
 
+static const char reports[] = "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3.5}\n"
+                              "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2.8125}\n"
+                              "{\"v\":1,\"step\":200,\"split\":\"valid\",\"loss\":2.9}\n"
+                              "{\"v\":1,\"step\":300,\"skipped\":\"deleted before evaluation\"}\n";
+
 /* A run with checkpoints 0, 100 ... 400; the evaluator has reported the first four. */
 static int make_run(void **state)
 {
@@ -90,11 +95,7 @@ static int make_run(void **state)
   write_text(run_folder, PLM_RUN_CONFIG, yaml);
   free(yaml);
   for (uint64_t i = 0; i < STEPS; i++) make_checkpoint(checkpoints, i * 100);
-  write_text(run_folder, PLM_RUN_EVALUATOR_METRICS,
-             "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3.5}\n"
-             "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2.8125}\n"
-             "{\"v\":1,\"step\":200,\"split\":\"valid\",\"loss\":2.9}\n"
-             "{\"v\":1,\"step\":300,\"skipped\":\"deleted before evaluation\"}\n");
+  write_text(run_folder, PLM_RUN_EVALUATOR_METRICS, reports);
   return 0;
 }
 
@@ -133,6 +134,36 @@ static void lists_what_keeps_each(void **state)
   assert_int_equal(pipeline(arguments, output), 0);
   assert_non_null(strstr(output, "2.81250"));
   assert_non_null(strstr(output, "newest, last, every"));
+}
+
+/* The measure by which keep_best judges has a column. */
+static void best_by_has_a_column(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE], arguments[PLM_PATH_SIZE + 64], path[PLM_PATH_SIZE], *config;
+  size_t size;
+  assert_int_equal(plm_path_join(path, run_folder, PLM_RUN_CONFIG, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 20, &config, &size, NULL), PLM_OK);
+  snprintf(arguments, sizeof arguments, "checkpoints '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_null(strstr(output, "best_by"));
+  static const char before[] = "best_by: null";
+  char *at = strstr(config, before), judged[1 << 16];
+  assert_non_null(at);
+  (void)snprintf(judged, sizeof judged, "%.*sbest_by: mcc%s", (int)(at - config), config,
+                 at + strlen(before));
+  write_text(run_folder, PLM_RUN_CONFIG, judged);
+  write_text(run_folder, PLM_RUN_EVALUATOR_METRICS,
+             "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3.5,\"mcc\":0.25}\n"
+             "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2.8125,\"mcc\":null}\n");
+  assert_int_equal(pipeline(arguments, output), 0);
+  if (strstr(output, "    loss  best_by  kept by\n") == NULL ||
+      strstr(output, " 3.50000  0.25000  best, every\n") == NULL ||
+      strstr(output, " 2.81250        - \n") == NULL || strstr(output, "best_by: mcc\n") == NULL)
+    fail_msg("%s", output);
+  write_text(run_folder, PLM_RUN_CONFIG, config);
+  write_text(run_folder, PLM_RUN_EVALUATOR_METRICS, reports);
+  free(config);
 }
 
 static void a_row_has_80_columns(void **state)
@@ -256,6 +287,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_what_keeps_each),
+      cmocka_unit_test(best_by_has_a_column),
       cmocka_unit_test(a_row_has_80_columns),
       cmocka_unit_test(verifies_runs_and_single_checkpoints),
       cmocka_unit_test(a_name_says_what_is_a_checkpoint),

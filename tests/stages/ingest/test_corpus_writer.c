@@ -136,9 +136,9 @@ static void the_last_check_can_be_stopped(void **state)
     assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "x", 1,
                                            (const uint8_t *)"LAGVSERT", 8, NULL),
                      PLM_OK);
-  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, stop_while_verifying, &calls, NULL,
-                                            &error),
-                   PLM_TERMINATED);
+  assert_int_equal(
+      plm_corpus_writer_finish(writer, &source, 1, stop_while_verifying, &calls, NULL, &error),
+      PLM_TERMINATED);
   plm_stop_requested = 0;
   assert_int_equal(calls, 1);
   assert_string_equal(error.what, "stopped by SIGTERM");
