@@ -21,19 +21,17 @@ struct row {
 static const struct row rows[] = {
 #if defined(__x86_64__)
     {&plm_int8_kernel_avx512_vnni, PLM_ISA_AVX512, true,
-     "int8 should be faster than fp32 here: its products use AVX512_VNNI, which has four times the "
-     "peak rate of fp32 (nobody has measured it yet)"},
+     "int8 is probably faster than fp32 here: its products use AVX512_VNNI, which has four times "
+     "the peak rate of fp32 (not measured)"},
     {&plm_int8_kernel_avx_vnni, PLM_ISA_AVX512, true,
-     "int8 should be faster than fp32 here: its products use AVX-VNNI, which has four times the "
-     "peak "
-     "rate of fp32 with AVX2 (nobody has measured it yet)"},
+     "int8 is probably faster than fp32 here: its products use AVX-VNNI, which has four times "
+     "the peak rate of fp32 with AVX2 (not measured)"},
     {&plm_int8_kernel_avx2, PLM_ISA_AVX2, true,
      "int8 is faster than fp32 here: its products use AVX2 (1.4 to 2 times the rate of fp32 "
      "products, measured on Zen 3)"},
     {&plm_int8_kernel_avx2, PLM_ISA_AVX512, false,
      "int8 saves memory but perhaps no time here: its products use AVX2, because this processor "
-     "has "
-     "no VNNI, and fp32 uses AVX-512"},
+     "has no VNNI, and fp32 uses AVX-512"},
 #endif
     {&plm_int8_kernel_portable, PLM_ISA_AVX512, false,
      "int8 saves memory but perhaps no time here: this processor has none of the instructions that "
