@@ -8,7 +8,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/text/strict_json.h"
-#include "common/checkpoint/report.h"
+#include "common/checkpoint/evaluator_report.h"
 #include "common/run/log_tail.h"
 
 struct plm_reported_value {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/checkpoint/report.h"
+#include "common/checkpoint/evaluator_report.h"
 #include "common/metrics/metrics.h"
 
 plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,

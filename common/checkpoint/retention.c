@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "common/base/files/file.h"
+#include "common/checkpoint/evaluator_report.h"
 #include "common/checkpoint/history.h"
-#include "common/checkpoint/report.h"
 #include "common/config/best_by.h"
 #include "common/config/config.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 
 /* What the lines of each kind of task have (doc/inference.md#tasks). */
 static const char *const numbers[] = {PLM_MEASURES_OF_NUMBERS_EACH(PLM_MEASURE_NAME) NULL};

@@ -2,7 +2,7 @@
 #include "common/config/settings.h"
 
 #include "common/corpus/corpus.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 
 const char *const plm_rate_scope_names[] = {"chunk", "batch", NULL};
 const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};

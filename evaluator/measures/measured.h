@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 
 struct plm_measured {
   double value, low, high;

@@ -15,7 +15,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
 #include "common/huggingface/folder_facts.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"

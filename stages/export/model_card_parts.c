@@ -10,7 +10,7 @@
 #include "common/base/text/printable.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 #include "common/model/architecture.h"
 
 static const struct plm_card_metric of_tokens[] = {

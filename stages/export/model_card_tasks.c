@@ -6,7 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/text/json.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 #include "common/metrics/metrics.h"
 
 #define ROW(measure, name, type, words, ...) {#name, words},

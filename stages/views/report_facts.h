@@ -6,7 +6,7 @@
 
 #include "common/base/files/file.h"
 #include "common/config/config.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 #include "stages/views/metrics_curves.h"
 #include "stages/views/report_marks.h"
 

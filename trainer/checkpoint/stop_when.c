@@ -6,7 +6,7 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/early_stop.h"
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 #include "common/run/run.h"
 
 bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step,

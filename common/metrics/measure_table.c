@@ -1,5 +1,5 @@
 /* The names of the rows. */
-#include "common/metrics/measures.h"
+#include "common/metrics/measure_table.h"
 
 #include <string.h>
 

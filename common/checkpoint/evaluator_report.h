@@ -1,7 +1,7 @@
 /* A line of evaluator.jsonl as those who decide by it read it: which step, and which weights, it is
  * about, and whether they were skipped (doc/inference.md#metrics). */
-#ifndef PLM_COMMON_CHECKPOINT_REPORT_H
-#define PLM_COMMON_CHECKPOINT_REPORT_H
+#ifndef PLM_COMMON_CHECKPOINT_EVALUATOR_REPORT_H
+#define PLM_COMMON_CHECKPOINT_EVALUATOR_REPORT_H
 
 #include <stdbool.h>
 #include <stdint.h>

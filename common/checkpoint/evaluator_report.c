@@ -1,5 +1,5 @@
 /* Takes the lines of evaluator.jsonl apart. */
-#include "common/checkpoint/report.h"
+#include "common/checkpoint/evaluator_report.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The measures of predicted labels: one row for each, by which their names in evaluator.jsonl, in
  * settings, in model cards and in reports are made. How they are computed:
  * evaluator/measures/measured.h. */
-#ifndef PLM_COMMON_METRICS_MEASURES_H
-#define PLM_COMMON_METRICS_MEASURES_H
+#ifndef PLM_COMMON_METRICS_MEASURE_TABLE_H
+#define PLM_COMMON_METRICS_MEASURE_TABLE_H
 
 #include <stdbool.h>
 
