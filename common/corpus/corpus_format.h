@@ -75,11 +75,12 @@ void plm_corpus_add_clusters(struct plm_proof_builder *builder, const uint32_t *
 bool plm_corpus_root(struct plm_proof_builder *builder, uint8_t root[PLM_PROOF_HASH_BYTES]);
 
 /* For the writer, which has just hashed data.mdb: opens what it wrote, reads every record, and
- * compares statistics and hashes with those of info. progress may be NULL. A stop signal ends it
- * (common/run/stop.h). */
+ * compares statistics and hashes with those of info. progress may be NULL. check, which
+ * is called after each group and may be NULL too, ends it by an error, as a stop signal does. */
 plm_status plm_corpus_verify_written(const char *directory, const struct plm_corpus_info *info,
                                      void (*progress)(void *context, uint64_t done, uint64_t total),
-                                     void *context, struct plm_error *error);
+                                     void *context, plm_status (*check)(struct plm_error *error),
+                                     struct plm_error *error);
 
 /* The size and the edge hashes of an open data.mdb. */
 plm_status plm_corpus_edges(int descriptor, const char *path, struct plm_corpus_files *files,

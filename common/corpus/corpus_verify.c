@@ -7,12 +7,12 @@
 
 #include "common/base/alloc.h"
 #include "common/corpus/corpus_handle.h"
-#include "common/run/stop.h"
 
 struct verification {
   bool composition; /* also count the residues by letter */
   void (*progress)(void *context, uint64_t done, uint64_t total);
   void *context;
+  plm_status (*check)(struct plm_error *error); /* NULL: nothing stops it */
   uint64_t done, total;
 };
 
@@ -113,7 +113,7 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
                            &counted, error));
       plm_corpus_prefetch(corpus, (enum plm_split)s, g + 1, 1);
       corpus_verify_advance(verification, counted.residues - before);
-      PLM_TRY(plm_stop_check("", error));
+      if (verification->check != NULL) PLM_TRY(verification->check(error));
     }
     if (!verification->composition)
       memcpy(counted.composition, stated->composition, sizeof counted.composition);
@@ -179,9 +179,10 @@ static void add_residues(struct verification *verification, const struct plm_cor
 
 plm_status plm_corpus_verify_written(const char *directory, const struct plm_corpus_info *info,
                                      void (*progress)(void *context, uint64_t done, uint64_t total),
-                                     void *context, struct plm_error *error)
+                                     void *context, plm_status (*check)(struct plm_error *error),
+                                     struct plm_error *error)
 {
-  struct verification verification = {.progress = progress, .context = context};
+  struct verification verification = {.progress = progress, .context = context, .check = check};
   add_residues(&verification, info);
   return verify_opened(directory, &verification, error);
 }

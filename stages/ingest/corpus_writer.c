@@ -439,6 +439,11 @@ static plm_status corpus_writer_publish(struct plm_corpus_writer *writer, struct
   return plm_path_remove(writer->temporary, error); /* after the exchange, this is the old one */
 }
 
+static plm_status check_stop_signal(struct plm_error *error)
+{
+  return plm_stop_check("", error);
+}
+
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
                                     const struct plm_ingested_file *ingested, size_t ingested_count,
                                     void (*progress)(void *, uint64_t done, uint64_t total),
@@ -456,7 +461,7 @@ plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
   PLM_TRY(corpus_writer_describe(writer, data, error));
   PLM_TRY(plm_stop_check("", error));
   PLM_TRY(plm_corpus_verify_written(writer->temporary, &writer->description.info, progress, context,
-                                    error));
+                                    check_stop_signal, error));
   PLM_TRY(plm_stop_check("", error));
   PLM_TRY(corpus_writer_publish(writer, error));
   if (info != NULL) *info = writer->description.info;
