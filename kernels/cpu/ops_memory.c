@@ -123,7 +123,7 @@ void plm_cpu_memory_register(struct plm_cpu *cpu)
   ops->allocate_host = ops_memory_allocate;
   ops->release_host = ops_memory_release;
   ops->upload_beside = ops_memory_upload;
-  ops->download_beside = download;
+  ops->download_beside = ops_memory_copy; /* by all threads: a training waits for it */
   ops->compute_follows = nothing;
   ops->copies_follow = nothing;
   ops->wait_copies = wait_copies;

@@ -159,6 +159,26 @@ static void the_cpu_copies_at_once(void **state)
   ops->close(ops);
 }
 
+/* All threads copy parts of a snapshot. */
+static void the_cpu_downloads_all_parts(void **state)
+{
+  (void)state;
+  enum { BYTES = (3 << 20) + 5, MARGIN = 64 };
+  struct plm_ops *ops;
+  void *device, *host;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 3, NULL, &ops, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, BYTES + MARGIN, &device, NULL), PLM_OK);
+  assert_int_equal(ops->allocate_host(ops, BYTES + MARGIN, &host, NULL), PLM_OK);
+  unsigned char *from = device, *to = host;
+  for (int i = 0; i < BYTES + MARGIN; i++) from[i] = (unsigned char)(i % 251), to[i] = 255;
+  ops->download_beside(ops, to, from, BYTES);
+  assert_memory_equal(to, from, BYTES);
+  for (int i = BYTES; i < BYTES + MARGIN; i++) assert_int_equal(to[i], 255);
+  ops->release_host(ops, host);
+  ops->release(ops, device);
+  ops->close(ops);
+}
+
 /* zero and copy must write exactly as many bytes as they are told to. */
 static void zeros_and_copies_end_where_they_say(void **state)
 {
@@ -398,6 +418,7 @@ int main(void)
   if (device_case_is_real()) length = MANY, buffer_bytes = MANY * sizeof(float);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cpu_copies_at_once),
+      cmocka_unit_test(the_cpu_downloads_all_parts),
       cmocka_unit_test(what_waits_is_right_in_any_order),
       cmocka_unit_test(each_missing_wait_shows),
       cmocka_unit_test(zeros_and_copies_end_where_they_say),
