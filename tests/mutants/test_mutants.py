@@ -312,7 +312,8 @@ def test_each_kind_of_a_line_and_each_line_is_drawn_as_often(project):
     line = "  x = a[b] + c[d] * (e[f] + 2);\n"
     (project / "common/more.c").unlink()
     (project / "common/less.c").write_text("int less(int a)\n{\n" + line + "  y++;\n}\n")
-    first = [drawn(project, seed, 1)[0].split(":") for seed in range(600)]
+    product = mutants.Product(project)
+    first = [next(product.drawn(seed)).name.split(":") for seed in range(600)]
     kinds = [kind for _, line, kind, _ in first if line == "3"]
     assert 240 < len(kinds) < 360
     assert set(kinds) == {"drop-term", "no-assign", "one"}
