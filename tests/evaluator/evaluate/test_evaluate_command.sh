@@ -4,8 +4,7 @@
 
 small_corpus corpus
 small_config pipeline.yaml patch_unet
-expect 0 plm-pipeline up pipeline.yaml --set trainer.steps=4 --set trainer.ema=0.9 \
-  --set model.num_unet_layers=8
+expect 0 plm-pipeline up pipeline.yaml --set trainer.steps=4 --set trainer.ema=0.9
 checkpoint=run/checkpoints/step_00000004
 evaluate() { plm-pipeline evaluate --checkpoint "$checkpoint" --corpus corpus --threads 1 "$@"; }
 
@@ -68,7 +67,8 @@ both --max-length 512 # longer chunks hold the same documents, of which none is 
 is "(.tokens - $tokens | fabs) < 1 and (.loss - $loss | fabs) < 1e-3"
 expect 2 evaluate --max-length 100
 says err '\-\-max-length 100 is not a power of two'
-expect 2 evaluate --max-length 4
+expect 0 plm-pipeline up pipeline.yaml --run deep --set trainer.steps=1 --set model.num_unet_layers=8
+expect 2 plm-pipeline evaluate --checkpoint deep/checkpoints/step_00000001 --corpus corpus --max-length 4
 says err '\-\-max-length 4 is too short .* groups of 8 tokens'
 both --elbo-rates 2 --max-tokens 1500
 is '.elbo > 1 and .elbo < 8'
