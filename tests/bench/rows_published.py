@@ -1,9 +1,10 @@
 """Rows of the table: `embed` and `score` with models in the shapes of ESM-2, beside transformers and
-esm-cpp."""
+esm-cpp; and in int8, beside our own fp32 and the int8 of esm-cpp."""
 
 import contextlib
 import gzip
 import json
+import pathlib
 import subprocess
 import time
 
@@ -23,6 +24,8 @@ LONGEST = 1022  # residues; ESM-2 was trained with 1,024 tokens
 PROTEIN = 300
 STANDARD = set("ACDEFGHIKLMNPQRSTVWY")
 TRANSFORMERS_BAR, ESM_CPP_BAR = 2.0, 1.0
+INT8_BAR = 2.0  # beside esm-cpp, and with VNNI beside our fp32
+OUR_FP32 = "our fp32"
 
 
 def sample_sequences(bench):
@@ -116,7 +119,7 @@ def published_rows(bench):
         chosen = ("fp32",)
     for name in bench.shapes:
         work = Work(bench, name)
-        for precision in chosen:
+        for precision in (*chosen, "int8"):
             bench.report.say(f"ESM-2 {name} {precision}")
             try:
                 measure_published(bench, work, precision, write=precision == chosen[0])
@@ -127,13 +130,14 @@ def published_rows(bench):
         "ESM-2: random weights in the published shapes. transformers computes with sdpa, sorts sequences by "
         "length, and applies the head only to masked positions; the fastest of eager, compiled and one "
         "sequence at a time counts. esm-cpp computes every fifth sequence or position. Our time includes "
-        "starting the program, loading weights and writing the file; that of the others does not"
+        "starting the program, loading weights (and quantising them for int8) and writing the file; that of "
+        "the others does not"
     )
 
 
 def open_esm_cpp(bench, work, precision):
-    """The process of esm-cpp, which computes fp32 only, or None."""
-    if precision != "fp32":
+    """The process of esm-cpp, which computes fp32 and int8, or None."""
+    if precision == "bf16":
         return None
     if not bench.esm_cpp.exists():
         if not bench.said_esm_cpp:
@@ -141,7 +145,7 @@ def open_esm_cpp(bench, work, precision):
         bench.said_esm_cpp = True
         return None
     command = [bench.esm_cpp, HERE / "peers" / "peer_esm_cpp.py"]
-    command += [work.folder + "-old/model.safetensors", work.list]
+    command += [work.folder + "-old/model.safetensors", work.list, precision]
     try:
         party = Party(command, {"ESM_NUM_THREADS": str(bench.threads)})
     except PartyError as error:
@@ -152,23 +156,46 @@ def open_esm_cpp(bench, work, precision):
 
 
 def measure_published(bench, work, precision, write):
-    work.open_peer(bench, precision, write)
+    if precision != "int8":
+        work.open_peer(bench, precision, write)
     ours = Ours(bench, work, precision)
     with contextlib.ExitStack() as stack:
         esm_cpp = open_esm_cpp(bench, work, precision)
         if esm_cpp is not None:
             stack.enter_context(esm_cpp)
         for task, counted in (("embed", len(work.texts)), ("score", len(work.places))):
-            variants = {("ours", task): ours, ("transformers, eager", task): bench.peers}
-            if task == "embed":
-                variants["transformers, single", "embed_single"] = bench.peers
-            if not bench.quick:
-                variants["transformers, compiled", task + "_compiled"] = bench.peers
+            variants = {("ours", task): ours} | rivals_of(bench, work, precision, task)
             if esm_cpp is not None:
                 verbs = {"embed": ("packed", "states"), "score": ("score",)}[task]
                 variants |= {(f"esm-cpp, {verb}", verb): esm_cpp for verb in verbs}
             seconds = run_rounds(bench, variants)
             add_rows(bench.report, work, precision, task, counted, seconds)
+
+
+def rivals_of(bench, work, precision, task):
+    """Whom a task is compared with, besides esm-cpp."""
+    if precision == "int8":
+        return {(OUR_FP32, task): Ours(bench, work, "fp32")}
+    rivals = {("transformers, eager", task): bench.peers}
+    if task == "embed":
+        rivals["transformers, single", "embed_single"] = bench.peers
+    if not bench.quick:
+        rivals["transformers, compiled", task + "_compiled"] = bench.peers
+    return rivals
+
+
+def has_vnni():
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    return "avx512_vnni" in flags or "avx_vnni" in flags
+
+
+def bar_of(name, precision):
+    """The ratio to reach, or None."""
+    if name == OUR_FP32:
+        return INT8_BAR if has_vnni() else None
+    if name.startswith("transformers"):
+        return TRANSFORMERS_BAR
+    return INT8_BAR if precision == "int8" else ESM_CPP_BAR
 
 
 def run_rounds(bench, variants):
@@ -200,20 +227,18 @@ def add_rows(report, work, precision, task, counted, seconds):
     what = {"embed": "sequences", "score": "positions"}[task]
     mine = seconds.pop("ours")
     for name, theirs in seconds.items():
-        transformers = name.startswith("transformers")
-        share = 1 if transformers else work.esm_cpp_share(task)
+        esm_cpp = name.startswith("esm-cpp")
+        share = work.esm_cpp_share(task) if esm_cpp else 1
         ratio = theirs.median / share / mine.median
-        bar = TRANSFORMERS_BAR if transformers else ESM_CPP_BAR
+        bar = bar_of(name, precision)
         report.row(
-            f"{task} ESM-2 {work.name} {precision}, {counted} {what}"
-            if transformers
-            else "  the same",
+            "  the same" if esm_cpp else f"{task} ESM-2 {work.name} {precision}, {counted} {what}",
             f"{what}/s",
             counted / mine.median,
             counted * share / theirs.median,
             name,
             ratio,
-            f">= {bar:g}x",
-            ratio >= bar,
+            None if bar is None else f">= {bar:g}x",
+            None if bar is None else ratio >= bar,
             (mine.spread, theirs.spread),
         )

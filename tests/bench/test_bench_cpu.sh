@@ -16,7 +16,7 @@ expected=('step demo fp32' 'product 2048^3 fp32' 'attention demo' 'a call for ea
   'executed over allowed area' 'packer, corpus' 'padding, 1024' 'ready tokens, 1 worker'
   'datasets, no workers' 'datasets, 2 workers' 'mosaicml-streaming' 'up --dry-run' 'up to step 1'
   'resume to the next step, warm' 'checkpoints --verify of 0.0084 GB'
-  'embed ESM-2 8M fp32' 'score ESM-2 8M fp32'
+  'embed ESM-2 8M fp32' 'score ESM-2 8M fp32' 'embed ESM-2 8M int8' 'score ESM-2 8M int8'
   'fine-tuning ESM-2 35M fp32, LoRA of q, v' 'processor time')
 grep -q 'bf16 is not measured: this processor has no bf16 instructions' table ||
   expected+=('step demo bf16' 'product 2048^3 bf16' 'embed ESM-2 8M bf16' 'score ESM-2 8M bf16')

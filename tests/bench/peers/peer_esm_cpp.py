@@ -1,10 +1,10 @@
 """ESM-2 by esm-cpp, a process of its own: it needs another numpy than the PyTorch peers.
 
-peer_esm_cpp.py WEIGHTS SEQUENCES.JSON answers each line "VERB COUNT" on stdin with a line of JSON. The number
-of threads is in ESM_NUM_THREADS. SEQUENCES.JSON has `sequences`, the last of which is the protein that is
-scored, and `places`, its positions that are masked in turn. Embeddings are computed in the faster of two
-ways: all hidden states of one sequence at a time, or logits of sequences that are packed, which is more work
-than was asked for."""
+peer_esm_cpp.py WEIGHTS SEQUENCES.JSON PRECISION answers each line "VERB COUNT" on stdin with a line of JSON.
+The number of threads is in ESM_NUM_THREADS. SEQUENCES.JSON has `sequences`, the last of which is the protein
+that is scored, and `places`, its positions that are masked in turn. PRECISION is fp32 or int8. Embeddings are
+computed in the faster of two ways: all hidden states of one sequence at a time, or logits of sequences that
+are packed, which is more work than was asked for."""
 
 import importlib.metadata
 import json
@@ -28,10 +28,12 @@ def seconds_of(function, count):
 
 
 class Peer:
-    def __init__(self, weights, path):
+    def __init__(self, weights, path, precision):
         with open(path) as file:
             work = json.load(file)
         self.model = esm_cpp.Model.load_from_safetensors(weights)
+        if precision == "int8":
+            self.model.quantize_weights()
         tokenizer = esm_cpp.Tokenizer()
         *self.sequences, self.protein = [
             numpy.array(tokenizer.encode(text), numpy.int32) for text in work["sequences"]
