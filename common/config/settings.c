@@ -217,10 +217,10 @@ static const struct plm_setting settings[] = {
       .help = "Equal parts of a step's chunks whose gradients are summed separately and then added "
               "as a binary tree. The bits of a run depend on this number. 0: one for each rank at "
               "the first step, and the same number when the run is resumed."),
-  ROW("trainer.precision", CHOICE, trainer.precision, "", "auto", .choices = plm_training_precision_names,
-      CHANGES,
-      .help = "auto: bf16 if the device computes faster in it, otherwise fp32. int8 is only for inference: "
-              "give --precision int8 to a command."),
+  ROW("trainer.precision", CHOICE, trainer.precision, "", "auto",
+      .choices = plm_training_precision_names, CHANGES,
+      .help = "auto: bf16 if the device computes faster in it, otherwise fp32. int8 is only for "
+              "inference: give --precision int8 to a command."),
   ROW("trainer.steps", U64, trainer.steps, "steps", "300", NUMBER(1, STEPS_MAX), CHANGES,
       .help = "Length of the run."),
   ROW("trainer.batch_tokens", U64, trainer.batch_tokens, "tokens", "4096", NUMBER(2, TOKENS_MAX),

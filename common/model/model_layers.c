@@ -51,25 +51,26 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
     ops->linear_forward(ops, y, x, w, residual, N, I, O);
 }
 
-/* after(W x + bias + residual) in int8 */
-static void int8_product(const struct plm_model *model, const struct model_product *product, act *y,
-                         const act *x, const act *residual, enum plm_int8_after after, int64_t N,
-                         int64_t I, int64_t O)
+/* The parameters of an int8 product, and what follows it. */
+static struct plm_int8_linear int8_layer(const struct plm_model *model,
+                                         const struct model_product *product,
+                                         enum plm_int8_after after)
 {
-  const struct plm_int8_linear layer = {.w = model_int8_weight(model, product->weight),
-                                        .bias = product->biased ? model_value(model, product->bias)
-                                                                : NULL,
-                                        .after = after};
-  model->ops->linear_int8_forward(model->ops, y, x, &layer, residual, N, I, O);
+  return (struct plm_int8_linear){.w = model_int8_weight(model, product->weight),
+                                  .bias =
+                                      product->biased ? model_value(model, product->bias) : NULL,
+                                  .after = after};
 }
 
 void model_block_product(const struct plm_model *model, const struct model_product *product, act *y,
                          const act *x, const act *residual, int64_t N, int64_t I, int64_t O)
 {
-  if (model->int8 != NULL)
-    int8_product(model, product, y, x, residual, PLM_INT8_LINEAR, N, I, O);
-  else
+  if (model->int8 == NULL) {
     model_product_forward(model, product, y, x, residual, N, I, O);
+    return;
+  }
+  const struct plm_int8_linear layer = int8_layer(model, product, PLM_INT8_LINEAR);
+  model->ops->linear_int8_forward(model->ops, y, x, &layer, residual, N, I, O);
 }
 
 void model_product_backward(const struct plm_model *model, const struct model_product *product,
@@ -103,20 +104,18 @@ static void int8_mlp_forward(const struct plm_model *model, const struct model_b
                              int64_t N)
 {
   struct plm_ops *ops = model->ops;
-  const struct model_product *up = &block->places.up;
   const int64_t D = block->shape.width, F = block->shape.hidden;
-  switch (block->shape.traits->mlp) {
-  case PLM_MLP_RELU2:
-    int8_product(model, up, block->hidden, block->h2, NULL, PLM_INT8_RELU2, N, D, F);
-    break;
-  case PLM_MLP_GELU:
-    int8_product(model, up, block->hidden, block->h2, NULL, PLM_INT8_GELU, N, D, F);
-    break;
-  case PLM_MLP_SWIGLU:
-    int8_product(model, up, block->before, block->h2, NULL, PLM_INT8_LINEAR, N, D, 2 * F);
-    ops->swiglu_forward(ops, block->hidden, block->before, N, F);
-    break;
+  const enum plm_mlp_kind kind = block->shape.traits->mlp;
+  const struct plm_int8_linear up = int8_layer(model, &block->places.up,
+                                               kind == PLM_MLP_RELU2  ? PLM_INT8_RELU2
+                                               : kind == PLM_MLP_GELU ? PLM_INT8_GELU
+                                                                      : PLM_INT8_LINEAR);
+  if (kind != PLM_MLP_SWIGLU) {
+    ops->linear_int8_forward(ops, block->hidden, block->h2, &up, NULL, N, D, F);
+    return;
   }
+  ops->linear_int8_forward(ops, block->before, block->h2, &up, NULL, N, D, 2 * F);
+  ops->swiglu_forward(ops, block->hidden, block->before, N, F);
 }
 
 void model_mlp_forward(const struct plm_model *model, const struct model_pass *pass,
