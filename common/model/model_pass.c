@@ -67,9 +67,10 @@ uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t 
 }
 
 /* Whether the attention of the last block computes only the queries that are read. Where a query
- * sees its whole document, leaving out others changes no bit of it: the keys that it sees, and
- * their order, stay the same. It pays if at most one query of each tile is read, as with one row
- * for each document. */
+ * sees its whole document, leaving out others changes no bit of its result: the keys that it sees,
+ * and their order, stay the same. The gradients of keys and values are sums over queries, which may
+ * be rounded differently if several queries of a document are read. It pays if about one query of
+ * each tile is read, as with one row for each document. */
 static bool narrows_attention(const struct plm_model *model, const struct model_pass *pass)
 {
   const uint32_t entry = pass->narrowed->shape.entry;

@@ -110,20 +110,19 @@ static plm_status evaluate_once_print_json(const struct plm_evaluate_request *re
   return plm_json_print(line, error);
 }
 
-/* A split is held out only from models that were trained on another split of the same corpus. */
-static plm_status warn_of_other_corpus(const struct plm_evaluate_request *request,
-                                       const struct plm_model_folder *folder,
-                                       const struct plm_corpus_info *corpus,
-                                       struct plm_error *error)
+/* A split is held out only from models that were trained on another split of the same corpus. If
+ * trainer.json cannot be read, nothing is known, and that is no reason to end. */
+static void warn_of_other_corpus(const struct plm_evaluate_request *request,
+                                 const struct plm_model_folder *folder,
+                                 const struct plm_corpus_info *corpus)
 {
   cJSON *json = NULL;
-  if (folder->checkpoint) PLM_TRY(plm_trainer_json_read(folder->directory, &json, error));
+  if (folder->checkpoint) (void)plm_trainer_json_read(folder->directory, &json, NULL);
   if (!plm_trainer_json_is_of(json, corpus))
     plm_warning("%s was not trained on %s, so sequences of its split %s may be in what it was "
                 "trained on; `plm-pipeline corpus --against` counts them",
                 request->checkpoint, request->corpus, request->split);
   cJSON_Delete(json);
-  return PLM_OK;
 }
 
 /* What one evaluation opens. */
@@ -152,7 +151,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
                                  "with (--tokenizer esm | byte)");
   }
   const uint32_t length = request->max_length != 0 ? request->max_length : model->max_length;
-  PLM_TRY(warn_of_other_corpus(request, folder, info, error));
+  warn_of_other_corpus(request, folder, info);
   const struct plm_config config = {
       .model = *model,
       .data = {.tokenizer = info->tokenizer,

@@ -34,8 +34,8 @@ static const struct row rows[] = {
      "has no VNNI, and fp32 uses AVX-512"},
 #endif
     {&plm_int8_kernel_portable, PLM_ISA_AVX512, false,
-     "int8 saves memory but perhaps no time here: this processor has none of the instructions that "
-     "multiply int8 faster than fp32"},
+     "int8 saves memory but perhaps no time here: this build has no fast int8 products for the "
+     "processor, or PLM_CPU_ISA excludes them"},
 };
 
 struct plm_int8_machine plm_int8_machine(void)

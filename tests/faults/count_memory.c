@@ -1,5 +1,6 @@
 /* count_memory.so: a preloaded library that counts the buffers which the CPU backend takes, so that
- * a test can compare them with the memory estimate. Those come from aligned_alloc.
+ * a test can compare them with the memory estimate. Those come from aligned_alloc, at lines of the
+ * cache or at huge pages; what begins at a page is another buffer (common/base/alloc.h).
  *
  *   PLM_COUNT_MEMORY   a folder. At its end, the process writes "LEAST MOST" into DIR/RANK, bytes
  * of its buffers when they were most: what was asked for lies between the two, because buffers of 2
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SLOTS = 1 << 16 };
+enum { SLOTS = 1 << 16, PAGE = 4096 };
 
 static struct {
   void *buffer;
@@ -34,7 +35,7 @@ void *aligned_alloc(size_t alignment, size_t size)
   static void *(*real)(size_t, size_t);
   if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "aligned_alloc");
   void *buffer = real(alignment, size);
-  if (buffer == NULL) return NULL;
+  if (buffer == NULL || alignment == PAGE) return buffer;
   pthread_mutex_lock(&mutex);
   size_t slot = slot_of(buffer);
   while (buffers[slot].buffer != NULL && buffers[slot].buffer != buffer) slot = (slot + 1) % SLOTS;
