@@ -303,8 +303,8 @@ static void print_value(double value)
     printf("%8.5f ", value);
 }
 
-/* A row has 80 columns at most, 9 more with the value of best_by, so it has only the first digits of
- * the identity. What is wrong with a checkpoint goes to stderr. */
+/* A row has 80 columns at most, 9 more with the value of best_by, so it has only the first digits
+ * of the identity. What is wrong with a checkpoint goes to stderr. */
 static void checkpoints_print_row(const struct listing *listing, size_t i)
 {
   const struct row *row = &listing->rows[i];
