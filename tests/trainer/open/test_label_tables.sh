@@ -25,7 +25,7 @@ plm-pipeline ingest table.csv --split-column set --corpus corpus -q \
 small_corpus plain 60
 trainer_config transformer
 sed -i 's/  steps: 60/  steps: 4/; s/batch_tokens: 512/batch_tokens: 256/; s/micro_batch_tokens: 256/micro_batch_tokens: 64/
-  s/max_length: 128/max_length: 64/; s/cooldown_steps: 20/cooldown_steps: 2/; s/warmup_steps: 5/warmup_steps: 1/' pipeline.yaml
+  s/max_length: 128/max_length: 64/; s/cooldown_steps: 20/cooldown_steps: 2/; s/warmup_steps: 5/warmup_steps: 1/; s/threads: 2/threads: 1/' pipeline.yaml
 
 # refused MESSAGE SET...: validate and up say so and exit with 2
 refused() {
