@@ -43,7 +43,8 @@ JOBS ?= $(shell nproc)
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
             -Wpointer-arith -Wundef -Wvla -Wno-sign-conversion -Werror=incompatible-pointer-types
 OPTIMISE ?= $(if $(SAN),-O1,-O2)
-CFLAGS ?= -g
+# The debugging information of a stack trace, which takes a fifth less to compile than all of it (make CFLAGS=-ggdb).
+CFLAGS ?= -g1
 ALL_CFLAGS := -std=gnu17 $(WARNINGS) -fno-strict-aliasing -ffp-contract=off \
               -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
               -pthread $(CFLAGS)
@@ -167,12 +168,6 @@ $(BUILD)/obj/tests/support/reference/%.o $(BUILD)/obj/tests/integration/oracle/%
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/kernels/%.o $(BUILD)/obj/emulated/tests/emulation/planted%.o: private ALL_CXXFLAGS += $(ALIGNMENT_CHECK)
 $(BUILD)/obj/emulated/tests/emulation/alignment.cc.o: ALL_CXXFLAGS += $(OWN_ALIGNMENT_CHECK)
-# Most of a build from nothing is tests and the emulation. They have the debugging information of a stack trace (a
-# third less to compile); `make CFLAGS=-ggdb` gives them all of it, as the product has.
-ifeq ($(CFLAGS),-g)
-$(BUILD)/obj/tests/%.o: ALL_CFLAGS += -g1
-$(BUILD)/obj/emulated/%.o $(BUILD)/obj/emulated/%.gch: private ALL_CXXFLAGS += -g1
-endif
 $(BUILD)/obj/tests/%.o: OPTIMISE := -O1
 $(BUILD)/obj/tests/bench/%.o $(BUILD)/obj/tests/support/bench/%.o $(BUILD)/obj/tests/support/operators/%.o: OPTIMISE := -O2
 # This one has loops over every received token, which GCC vectorises from -O3 on.
