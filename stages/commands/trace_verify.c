@@ -58,8 +58,7 @@ static plm_status read_checkpoint(const char *checkpoints, uint64_t step, struct
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(folder, checkpoints, name, error));
   PLM_TRY(plm_trainer_json_read(folder, &json, error));
-  if (json == NULL)
-    return plm_error_set(error, PLM_NOT_FOUND, "%s has no trainer.json", folder);
+  if (json == NULL) return plm_error_set(error, PLM_NOT_FOUND, "%s has no trainer.json", folder);
   *recorded = (struct recorded){.step = step};
   const bool taken = parse_cursor(cJSON_GetObjectItemCaseSensitive(json, "cursor"), recorded);
   cJSON_Delete(json);

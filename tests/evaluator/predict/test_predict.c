@@ -319,7 +319,7 @@ static void the_summary_is_whole(void **state)
 {
   (void)state;
   struct plm_error error;
-  char expected[1024];
+  char expected[2 * PLM_PATH_SIZE + 512];
   uint32_t tokens = 0, cut = 0;
   open_model((struct plm_head_config){.kind = PLM_PREDICTS_SEQUENCES, .loss = PLM_LOSS_CLASS},
              false);
@@ -372,7 +372,7 @@ static void columns_of_tables_must_be_the_same(void **state)
   free(text);
   static const char *const others[] = {"name,sequence,sort\nb,MLV,y\n", "name,sequence\nb,MLV\n"};
   for (int i = 0; i < 4; i++) { /* in either order */
-    char said[512];
+    char said[2 * PLM_PATH_SIZE + 64];
     const char *first = i < 2 ? tables[0] : tables[1], *other = i < 2 ? tables[1] : tables[0];
     scratch_write(first, "name,sequence,source\na,MKV,x\n", 30);
     scratch_write(other, others[i % 2], strlen(others[i % 2]));

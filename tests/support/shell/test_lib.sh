@@ -38,13 +38,13 @@ if has_mpi; then
     read -r begins second <launched
     wait_for 60 rank_pid "$launcher" 1
     [ "$(rank_pid "$launcher" 1)" = "$second" ] || fail "rank 1 is not process $second"
-    found=$(rank_pid "$launcher" 0)
-    [ -z "$found" ] || fail "rank 0 has not begun, and process $found is taken for it"
+    process=$(rank_pid "$launcher" 0)
+    [ -z "$process" ] || fail "rank 0 has not begun, and process $process is taken for it"
     : >begin
-    found=$(started_rank "$launcher" 0)
+    process=$(started_rank "$launcher" 0)
     wait_for 60 test -s first
-    [ "$found" = "$(<first)" ] || fail "rank 0 is process $(<first), not $found"
-    kill -KILL "$begins" "$second" "$found" "$launcher"
+    [ "$process" = "$(<first)" ] || fail "rank 0 is process $(<first), not $process"
+    kill -KILL "$begins" "$second" "$process" "$launcher"
   ) || exit
 fi
 
