@@ -33,18 +33,18 @@ if has_mpi; then
       until [ -e begin ]; do sleep 0.02; done
       OMPI_COMM_WORLD_RANK=0 sleep 600 & echo $! >first
       wait' &
-    launcher=$!
+    parent=$!
     wait_for 60 test -s launched
     read -r begins second <launched
-    wait_for 60 rank_pid "$launcher" 1
-    [ "$(rank_pid "$launcher" 1)" = "$second" ] || fail "rank 1 is not process $second"
-    process=$(rank_pid "$launcher" 0)
+    wait_for 60 rank_pid "$parent" 1
+    [ "$(rank_pid "$parent" 1)" = "$second" ] || fail "rank 1 is not process $second"
+    process=$(rank_pid "$parent" 0)
     [ -z "$process" ] || fail "rank 0 has not begun, and process $process is taken for it"
     : >begin
-    process=$(started_rank "$launcher" 0)
+    process=$(started_rank "$parent" 0)
     wait_for 60 test -s first
     [ "$process" = "$(<first)" ] || fail "rank 0 is process $(<first), not $process"
-    kill -KILL "$begins" "$second" "$process" "$launcher"
+    kill -KILL "$begins" "$second" "$process" "$parent"
   ) || exit
 fi
 
