@@ -5,6 +5,7 @@
 
 "$PLM_BIN/plm-pipeline" ingest "$PLM_ROOT/tests/data/families.fasta.gz" --corpus corpus -q || fail "ingest"
 trainer_config transformer
+sed -i 's|threads: 2|threads: 1|' pipeline.yaml # two would only wait for each other with so small a model
 high=()
 for group in hidden:0.5 embed:1 head:1 scalar:1; do
   high+=(--set "trainer.optimizer.lr_${group%:*}=${group#*:}")
