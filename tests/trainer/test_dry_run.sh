@@ -45,7 +45,7 @@ sums of shares, fp32                        104.6 MB
 moments and average                          71.1 MB
 optimizer scratch                             6.7 MB
 copy of parameters, for norms                34.9 MB
-activations                                 118.6 MB
+activations                                 118.7 MB
 workspace                                    21.4 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
@@ -74,7 +74,7 @@ exchange between ranks                       50.3 MB
 moments and average                          20.7 MB
 optimizer scratch                             6.7 MB
 copy of parameters, for norms                 9.7 MB
-activations                                 118.6 MB
+activations                                 118.7 MB
 workspace                                    21.4 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.2 MB
@@ -102,7 +102,7 @@ sums of shares, fp32                         34.9 MB
 exchange between ranks                       50.3 MB
 moments and average                          20.7 MB
 copy of parameters, for norms                 9.7 MB
-activations                                 118.6 MB
+activations                                 118.7 MB
 workspace                                    21.4 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.2 MB
@@ -162,7 +162,7 @@ exchange 0
 optimizer 71067904
 scratch 6684672
 norms 34874112
-activations 118644736
+activations 118652928
 workspace 21372928
 masks 16768
 inputs 608384
@@ -172,9 +172,9 @@ transfers 0
 snapshot 105942016
 credit 100000000
 backend 0
-device_bytes 427640064
+device_bytes 427648256
 host_bytes 206681984
-total 634322048
+total 634330240
 partial false
 fits true
 largest_micro_batch_tokens 2048
@@ -206,7 +206,7 @@ exchange 0
 optimizer 71067904
 scratch 0
 norms 34874112
-activations 118644736
+activations 118652928
 workspace 21372928
 masks 16768
 inputs 608384
@@ -216,9 +216,9 @@ transfers 0
 snapshot 105942016
 credit 100000000
 backend 0
-device_bytes 1420955392
+device_bytes 1420963584
 host_bytes 206681984
-total 1627637376
+total 1627645568
 partial true
 unknown the CUDA backend was not found
 END
@@ -244,7 +244,7 @@ exchange 50331648
 optimizer 20736256
 scratch 0
 norms 0
-activations 118644736
+activations 118652928
 workspace 21372928
 masks 16768
 inputs 166016
