@@ -254,9 +254,9 @@ transfers 33554432
 snapshot 105942016
 credit 100000000
 backend 0
-device_bytes 1315890688
+device_bytes 1315898880
 host_bytes 239694016
-total 1555584704
+total 1555592896
 partial true
 unknown the CUDA backend was not found
 END
