@@ -100,5 +100,5 @@ def test_states_are_those_of_pytorch(architecture, tmp_path):
     size = theirs.norm()
     off, moved = ((ours - theirs).norm() / size).item(), ((fp32 - theirs).norm() / size).item()
     assert moved > 1e-3, moved
-    share = 0.5 if architecture == "patch_unet" else 0.2
+    share = 0.7 if architecture == "patch_unet" else 0.2
     assert off < share * moved, (off, moved)
