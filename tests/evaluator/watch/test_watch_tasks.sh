@@ -132,7 +132,7 @@ rm -r run/checkpoints/step_00000005
 plm-evaluator "$@" >behind.log 2>&1 &
 evaluator=$!
 step_4_is_measured() { jq -e 'select(.step == 4 and .set == "gym" and has("ndcg"))' run/evaluator.jsonl; }
-wait_for 60 step_4_is_measured
+(wait_for 60 step_4_is_measured) || fail "step 4 is not measured: $(cat behind.log; tail -n 3 packer.log)"
 kill "$evaluator"
 wait "$evaluator" || true
 jq -r 'select(.set == "stability") | "\(.step) \(.task_skipped // .predictions)"' run/evaluator.jsonl >got
