@@ -149,11 +149,9 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   const struct plm_block_shape *shape = &block->shape;
   act *dx = model->stream[0];
   if (shape->input == PLM_INPUT_SAME || block->reach > REACH_INPUT) return;
-  const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
-  const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
-  const bool merge = shape->input == PLM_INPUT_MERGE;
   const int64_t N = pass_rows(pass, shape->resample + 1);
-  const int64_t I = merge ? 2 * shallow : deep, O = merge ? deep : 2 * shallow;
+  int64_t I, O;
+  model_resample_sizes(model, shape, &I, &O);
   if (!block->frozen)
     ops->linear_backward_weight(ops, model_gradient(model, block->places.resample), dx,
                                 block->input, N, I, O);

@@ -210,14 +210,10 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
 {
   const struct plm_block_shape *shape = &block->shape;
   if (shape->input == PLM_INPUT_SAME) return;
-  const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
-  const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
-  const bool merge = shape->input == PLM_INPUT_MERGE;
-  /* Either product has as many rows as the deeper level: two rows of the shallower level are viewed
-   * as one row of twice the width. */
+  int64_t I, O;
+  model_resample_sizes(model, shape, &I, &O);
   model_block_product(model, &(struct model_product){.weight = block->places.resample}, block->x,
-                      block->input, NULL, pass_rows(pass, shape->resample + 1),
-                      merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
+                      block->input, NULL, pass_rows(pass, shape->resample + 1), I, O);
 }
 
 /* Brings activations to the room of the taps. Returns whether they are there; a failed download

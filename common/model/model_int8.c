@@ -37,10 +37,9 @@ static void add_block(const struct plm_model *model, struct int8_matrices *matri
   const struct block_places *places = &block->places;
   const int64_t D = shape->width, F = shape->hidden;
   if (shape->input != PLM_INPUT_SAME) {
-    const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
-    const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
-    const bool merge = shape->input == PLM_INPUT_MERGE;
-    add_matrix(matrices, places->resample, merge ? deep : 2 * shallow, merge ? 2 * shallow : deep);
+    int64_t inputs, outputs;
+    model_resample_sizes(model, shape, &inputs, &outputs);
+    add_matrix(matrices, places->resample, outputs, inputs);
   }
   if (block->projects) add_matrix(matrices, places->projection, D, model->config.hidden_size);
   if (shape->kind != PLM_BLOCK_BOTTLENECK) {

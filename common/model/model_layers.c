@@ -51,6 +51,16 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
     ops->linear_forward(ops, y, x, w, residual, N, I, O);
 }
 
+void model_resample_sizes(const struct plm_model *model, const struct plm_block_shape *shape,
+                          int64_t *I, int64_t *O)
+{
+  const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
+  const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
+  const bool merge = shape->input == PLM_INPUT_MERGE;
+  *I = merge ? 2 * shallow : deep;
+  *O = merge ? deep : 2 * shallow;
+}
+
 /* The parameters of an int8 product, and what follows it. */
 static struct plm_int8_linear int8_layer(const struct plm_model *model,
                                          const struct model_product *product,

@@ -268,6 +268,12 @@ static inline act *act_at(const struct plm_model *model, act *buffer, int64_t i)
   return (char *)buffer + (size_t)i * model->act_bytes;
 }
 
+/* The inputs and outputs of the product of a merge or expand, by which a block's input comes from
+ * another level. It has as many rows as the deeper level: two rows of the shallower level are
+ * viewed as one row of twice the width. */
+void model_resample_sizes(const struct plm_model *model, const struct plm_block_shape *shape,
+                          int64_t *I, int64_t *O);
+
 /* Norms and products with their parameters (model_layers.c). dx += and gradients of parameters +=;
  * the backward function of a product leaves out its input's gradient. */
 void model_norm_forward(const struct plm_model *model, const struct model_norm *norm, act *out,
