@@ -404,6 +404,22 @@ def test_each_listed_fault_exists_and_has_a_reason():
         assert len(reason.split()) >= 3, f"{path}: {old} -> {new} has no reason"
 
 
+def test_the_commands_of_the_makefile_are_found(tmp_path):
+    """How each C source is compiled, and how each of the test programs is linked."""
+    base = mutants.workplace.Base(HERE.parents[1], tmp_path)
+    base.tree = HERE.parents[1]
+    base.read_commands()
+    compiled = {words[words.index("-c") + 1] for words in base.compiling.values()}
+    sources = {name for name in mutants.Product(base.tree).names if name.endswith(".c")}
+    # one of the two libraries of products is chosen
+    assert [name for name in sources - compiled if "/product_" not in name] == []
+    programs = {
+        f"build/{name.relative_to(base.tree)}" for name in base.tree.glob("tests/*/**/test_*.c")
+    }
+    assert not {name.removesuffix(".c") for name in programs} - set(base.linking)
+    assert len(base.members["build/lib/libplm_common.a"]) > 100
+
+
 def test_each_module_row_finds_tests_and_sources():
     product = mutants.Product(HERE.parents[1])
     tests = [test.name for test in module_tests.choose_tests.find_tests()]

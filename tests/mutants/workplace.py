@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 COMPILER = re.compile(r"(gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(-\d+)?$")
-ARCHIVE = re.compile(r"\bar\s+(?:--thin\s+)?rcs\s+(\S+)\s+(.*)$")
+ARCHIVER = re.compile(r"(^|-)ar$")
 # What an author would see at once is no fault to look for: a pointer in place of a number, for instance.
 STRICT = ["-int-conversion", "-incompatible-pointer-types", "-implicit-function-declaration"]
 OTHER_PROGRAMS = re.compile(r"(^|/)(test|fuzz|bench|gpu|tool)_[^/]*$")
@@ -46,6 +46,20 @@ def replace(path, source):
     """Gives path the contents of source by a hard link, so that nothing is written into a shared file."""
     path.unlink(missing_ok=True)
     os.link(source, path)
+
+
+def shell_commands(line):
+    """The words of each command of a line of shell."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    words.whitespace_split, words.commenters = True, ""
+    command = []
+    for word in words:
+        if word.strip(";&|"):
+            command.append(word)
+        else:
+            yield command
+            command = []
+    yield command
 
 
 def tree_files(root):
@@ -96,27 +110,31 @@ class Base:
             )
         if done.returncode != 0:
             raise Stopped(f"the tree cannot be built without a fault: see {log}")
-        self._read_commands()
+        self.read_commands()
         self._read_dependencies()
 
-    def _read_commands(self):
+    def read_commands(self):
+        """Learns from the Makefile how each object, archive and program is made."""
         self.compiling, self.linking, self.members = {}, {}, {}
         listing = subprocess.run(
             [*self.make, "-n", "-B", "V=1", "CCACHE=", "tests"],
             cwd=self.tree, capture_output=True, text=True, check=True,
         )  # fmt: skip
         for line in listing.stdout.replace("\\\n", " ").splitlines():
-            archive = ARCHIVE.search(line)
-            if archive:
-                self.members[archive[1]] = archive[2].split()
-                continue
-            first = line.split(None, 1)[0] if line.strip() else ""
-            if not COMPILER.match(os.path.basename(first)):
-                continue
-            words = [word for word in shlex.split(line) if word not in ("-MMD", "-MP")]
-            if "-o" in words:
-                made = words[words.index("-o") + 1]
-                (self.compiling if "-c" in words else self.linking)[made] = words
+            for words in shell_commands(line):
+                self._read_command(words)
+        if not self.compiling or not self.linking:
+            raise Stopped("the Makefile shows no command that compiles, or none that links")
+
+    def _read_command(self, words):
+        name = os.path.basename(words[0]) if words else ""
+        if ARCHIVER.search(name) and "rcs" in words:
+            archive, *members = words[words.index("rcs") + 1 :]
+            self.members[archive] = members
+        elif COMPILER.match(name) and "-o" in words:
+            command = [word for word in words if word not in ("-MMD", "-MP")]
+            made = command[command.index("-o") + 1]
+            (self.compiling if "-c" in command else self.linking)[made] = command
 
     def _read_dependencies(self):
         """source or header -> the objects that are compiled from it"""
