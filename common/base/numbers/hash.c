@@ -1,16 +1,12 @@
 /* XXH3 by libxxhash. */
 #include "common/base/numbers/hash.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "common/base/alloc.h"
-#include "common/base/files/descriptors.h"
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <immintrin.h>
 #include <xxh_x86dispatch.h> /* chooses AVX2 or AVX-512 at run time for the functions below */
@@ -126,37 +122,4 @@ plm_status plm_hash_from_hex(const char *hex, struct plm_hash *hash, struct plm_
   if (strlen(hex) != 32 || !parse_half(hex, &hash->high) || !parse_half(hex + 16, &hash->low))
     return plm_error_set(error, PLM_FORMAT, "\"%.40s\" is not a hash of 32 hex digits", hex);
   return PLM_OK;
-}
-
-plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size_bytes,
-                         struct plm_advance *advance, struct plm_error *error)
-{
-  enum { part = 1 << 18 };
-  const int descriptor = plm_descriptors_open(path, O_RDONLY, 0);
-  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
-  (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* the kernel reads further ahead */
-  struct plm_hasher *hasher = plm_hasher_open();
-  char *buffer = plm_alloc_pages(part);
-  plm_status status = PLM_OK;
-  uint64_t total = 0;
-  while (status == PLM_OK) {
-    const ssize_t got = read(descriptor, buffer, part);
-    if (got == 0) break;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      status = plm_error_errno(error, "cannot read %s", path);
-      break;
-    }
-    plm_hasher_update(hasher, buffer, (size_t)got);
-    total += (uint64_t)got;
-    plm_advance_by(advance, (uint64_t)got);
-  }
-  if (status == PLM_OK) {
-    *hash = plm_hasher_digest(hasher);
-    if (size_bytes != NULL) *size_bytes = total;
-  }
-  free(buffer);
-  plm_hasher_close(hasher);
-  close(descriptor);
-  return status;
 }
