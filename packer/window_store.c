@@ -20,6 +20,8 @@ enum {
   STORE_THREADS = 8
 };
 #define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* total bytes of all live buffers */
+/* Label records that were decompressed for a window's tables and wait for its chunks. */
+#define STORE_LABELS_LIMIT ((size_t)64 << 20)
 
 struct store_window {
   struct store_plan *plan;
@@ -419,6 +421,7 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
 {
   struct window_store *made = plm_alloc_zeroed(1, sizeof *made);
   made->corpus = corpus;
+  plm_corpus_share_labels(corpus, STORE_LABELS_LIMIT);
   made->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   pthread_mutex_init(&made->mutex, NULL);
   pthread_cond_init(&made->work, NULL);

@@ -205,6 +205,10 @@ const struct plm_label_schema *plm_corpus_cursor_schema(const struct plm_corpus_
 plm_status plm_corpus_labels(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                              const uint8_t **records, const size_t **offsets,
                              struct plm_error *error);
+/* From now on, the cursors of a corpus with labels share the groups that plm_corpus_labels
+ * decompresses: those of the last calls, up to so many bytes. So each is decompressed once where
+ * several cursors soon need it. Before other threads use the corpus. */
+void plm_corpus_share_labels(struct plm_corpus *corpus, size_t bytes);
 /* The hashes of a group's label records, without comparing them with the group's root. */
 plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
                                     uint64_t group,

@@ -6,34 +6,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "common/corpus/corpus_cursor_state.h"
 #include "common/corpus/corpus_guard.h"
-#include "common/corpus/corpus_handle.h"
-
-/* A decompressed group. */
-struct held_group {
-  bool valid;
-  enum plm_split split;
-  uint64_t group;
-  uint8_t *bytes;
-  size_t size, capacity;
-};
-
-struct held_numbers {
-  bool valid;
-  enum plm_split split;
-  uint64_t group;
-  uint32_t numbers[PLM_GROUP_DOCUMENTS];
-};
-
-struct plm_corpus_cursor {
-  struct plm_corpus *corpus;
-  MDB_txn *transaction;
-  ZSTD_DCtx *context;
-  struct held_group residues, names, labels;
-  struct held_numbers lengths, sizes;           /* of documents; of clusters */
-  uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* offsets in names.bytes */
-  size_t label_begin[PLM_GROUP_DOCUMENTS + 1];  /* offsets in labels.bytes */
-};
 
 plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_cursor **cursor,
                                   struct plm_error *error)
@@ -66,7 +40,7 @@ void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor)
   ZSTD_freeDCtx(cursor->context);
   free(cursor->residues.bytes);
   free(cursor->names.bytes);
-  free(cursor->labels.bytes);
+  plm_corpus_labels_deinit(cursor);
   free(cursor);
 }
 
@@ -129,9 +103,9 @@ static plm_status corpus_cursor_decompress(struct plm_corpus_cursor *cursor,
   return PLM_OK;
 }
 
-static plm_status corpus_cursor_hold(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
-                                     enum plm_split split, uint64_t group, size_t limit,
-                                     struct held_group *held, struct plm_error *error)
+plm_status plm_corpus_cursor_hold(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                                  enum plm_split split, uint64_t group, size_t limit,
+                                  struct held_group *held, struct plm_error *error)
 {
   held->valid = false;
   held->split = split;
@@ -142,9 +116,9 @@ static plm_status corpus_cursor_hold(struct plm_corpus_cursor *cursor, enum plm_
   return status;
 }
 
-static plm_status check_number(const struct plm_corpus *corpus, enum plm_split split,
-                               uint64_t number, uint64_t count, const char *unit,
-                               struct plm_error *error)
+plm_status plm_corpus_check_number(const struct plm_corpus *corpus, enum plm_split split,
+                                   uint64_t number, uint64_t count, const char *unit,
+                                   struct plm_error *error)
 {
   PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
   if (number < count) return PLM_OK;
@@ -208,7 +182,8 @@ plm_status plm_corpus_cluster_sizes(struct plm_corpus_cursor *cursor, enum plm_s
   const struct plm_corpus *corpus = cursor->corpus;
   const uint64_t clusters = corpus->description.info.splits[split].clusters;
   struct held_numbers *held = &cursor->sizes;
-  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(clusters), "group", error));
+  PLM_TRY(plm_corpus_check_number(corpus, split, group, plm_corpus_group_count(clusters), "group",
+                                  error));
   if (!held->valid || held->split != split || held->group != group)
     PLM_TRY(read_sizes(cursor, split, group, held, error));
   *sizes = held->numbers;
@@ -252,7 +227,8 @@ plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_s
   const struct plm_corpus *corpus = cursor->corpus;
   const uint64_t documents = corpus->description.info.splits[split].documents;
   struct held_numbers *held = &cursor->lengths;
-  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  PLM_TRY(plm_corpus_check_number(corpus, split, group, plm_corpus_group_count(documents), "group",
+                                  error));
   *lengths = held->numbers;
   if (!held->valid || held->split != split || held->group != group)
     PLM_TRY(read_lengths(cursor, split, group, held, error));
@@ -265,14 +241,15 @@ plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split spl
   const struct plm_corpus *corpus = cursor->corpus;
   const uint64_t documents = corpus->description.info.splits[split].documents;
   struct held_group *held = &cursor->residues;
-  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  PLM_TRY(plm_corpus_check_number(corpus, split, group, plm_corpus_group_count(documents), "group",
+                                  error));
   if (!held->valid || held->split != split || held->group != group) {
     const uint32_t *lengths = NULL;
     const uint32_t count = plm_corpus_group_documents(documents, group);
     size_t expected = 0;
     PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
     for (uint32_t i = 0; i < count; i++) expected += lengths[i];
-    PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_GROUPS, split, group, expected, held, error));
+    PLM_TRY(plm_corpus_cursor_hold(cursor, PLM_RECORD_GROUPS, split, group, expected, held, error));
     if (held->size != expected)
       return plm_corpus_record_error(corpus, split, PLM_RECORD_GROUPS, group,
                                      "is not as long as its documents", error);
@@ -288,8 +265,8 @@ plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split 
                                struct plm_error *error)
 {
   const struct plm_corpus *corpus = cursor->corpus;
-  PLM_TRY(check_number(corpus, split, number, corpus->description.info.splits[split].documents,
-                       "document", error));
+  PLM_TRY(plm_corpus_check_number(
+      corpus, split, number, corpus->description.info.splits[split].documents, "document", error));
   const uint8_t *group = NULL;
   size_t group_size = 0;
   PLM_TRY(
@@ -309,7 +286,8 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
   const struct plm_corpus *corpus = cursor->corpus;
   const uint64_t documents = corpus->description.info.splits[split].documents;
   PLM_ASSERT(plm_corpus_has_proof(&corpus->description.info));
-  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  PLM_TRY(plm_corpus_check_number(corpus, split, group, plm_corpus_group_count(documents), "group",
+                                  error));
   const uint32_t count = plm_corpus_group_documents(documents, group);
   plm_corpus_guard_enter(corpus->data_path);
   const plm_status status =
@@ -321,58 +299,6 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
 struct plm_corpus *plm_corpus_cursor_corpus(const struct plm_corpus_cursor *cursor)
 {
   return cursor->corpus;
-}
-
-const struct plm_label_schema *plm_corpus_cursor_schema(const struct plm_corpus_cursor *cursor)
-{
-  return plm_corpus_has_labels(&cursor->corpus->description.info)
-             ? &cursor->corpus->description.labels
-             : NULL;
-}
-
-plm_status plm_corpus_labels(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
-                             const uint8_t **records, const size_t **offsets,
-                             struct plm_error *error)
-{
-  const struct plm_corpus *corpus = cursor->corpus;
-  const uint64_t documents = corpus->description.info.splits[split].documents;
-  struct held_group *held = &cursor->labels;
-  PLM_ASSERT(plm_corpus_has_labels(&corpus->description.info));
-  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
-  if (!held->valid || held->split != split || held->group != group) {
-    const uint32_t *lengths = NULL;
-    const uint32_t count = plm_corpus_group_documents(documents, group);
-    size_t *begin = cursor->label_begin;
-    PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
-    begin[0] = 0;
-    for (uint32_t i = 0; i < count; i++)
-      begin[i + 1] = begin[i] + plm_label_record_size(&corpus->description.labels, lengths[i]);
-    PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_LABELS, split, group, begin[count], held, error));
-    if (held->size != begin[count])
-      return plm_corpus_record_error(corpus, split, PLM_RECORD_LABELS, group,
-                                     "is not as long as its label records", error);
-    held->valid = true;
-  }
-  *records = held->bytes;
-  *offsets = cursor->label_begin;
-  return PLM_OK;
-}
-
-plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
-                                    uint64_t group,
-                                    struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
-                                    struct plm_error *error)
-{
-  const uint64_t documents = cursor->corpus->description.info.splits[split].documents;
-  size_t sizes[PLM_GROUP_DOCUMENTS];
-  const uint8_t *records = NULL;
-  const size_t *offsets = NULL;
-  PLM_TRY(plm_corpus_labels(cursor, split, group, &records, &offsets, error));
-  const uint32_t count = plm_corpus_group_documents(documents, group);
-  PLM_ASSERT(offsets != NULL);
-  for (uint32_t i = 0; i < count; i++) sizes[i] = offsets[i + 1] - offsets[i];
-  plm_proof_labels(count, records, sizes, digests);
-  return PLM_OK;
 }
 
 plm_status plm_corpus_check_leaves(const struct plm_corpus *corpus, enum plm_split split,
@@ -473,11 +399,11 @@ plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split spli
   const uint64_t documents = corpus->description.info.splits[split].documents;
   const uint64_t group = number / PLM_GROUP_DOCUMENTS;
   struct held_group *held = &cursor->names;
-  PLM_TRY(check_number(corpus, split, number, documents, "document", error));
+  PLM_TRY(plm_corpus_check_number(corpus, split, number, documents, "document", error));
   if (!held->valid || held->split != split || held->group != group) {
     const uint32_t count = plm_corpus_group_documents(documents, group);
-    PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_NAMES, split, group,
-                               (size_t)count * (PLM_NAME_LIMIT + 1), held, error));
+    PLM_TRY(plm_corpus_cursor_hold(cursor, PLM_RECORD_NAMES, split, group,
+                                   (size_t)count * (PLM_NAME_LIMIT + 1), held, error));
     PLM_TRY(index_names(cursor, count, error));
   }
   *name = (const char *)held->bytes + cursor->name_begin[number % PLM_GROUP_DOCUMENTS];

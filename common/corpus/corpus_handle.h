@@ -18,6 +18,7 @@ struct plm_corpus {
   /* Over the roots of the groups, and over the groups of sizes of clusters; NULL in old formats,
    * and without documents or clusters. */
   struct plm_proof_tree *groups[PLM_SPLIT_COUNT], *cluster_groups[PLM_SPLIT_COUNT];
+  struct label_frames *label_frames; /* NULL: cursors do not share them */
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;
   struct plm_advance *opening; /* of plm_corpus_options, until it is open */

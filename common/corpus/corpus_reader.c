@@ -6,6 +6,7 @@
 
 #include "common/corpus/corpus_guard.h"
 #include "common/corpus/corpus_handle.h"
+#include "common/corpus/label_frames.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are copied as they are stored");
 
@@ -148,6 +149,7 @@ void plm_corpus_close(struct plm_corpus *corpus)
     plm_proof_tree_close(corpus->groups[s]);
     plm_proof_tree_close(corpus->cluster_groups[s]);
   }
+  label_frames_close(corpus->label_frames);
   plm_corpus_description_deinit(&corpus->description);
   pthread_mutex_destroy(&corpus->prefetch_lock);
   if (corpus->cache_lock >= 0) close(corpus->cache_lock);
