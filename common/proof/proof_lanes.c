@@ -65,8 +65,8 @@ static const uint8_t *next_block(struct lane *lane)
     lane->at += BLOCK;
     return (const uint8_t *)task->message + lane->at - BLOCK;
   }
-  memset(lane->padded, 0, BLOCK);
   if (left != 0) memcpy(lane->padded, (const uint8_t *)task->message + lane->at, left);
+  memset(lane->padded + left, 0, BLOCK - left);
   lane->at += left;
   return lane->padded;
 }

@@ -5,7 +5,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are hashed as they are stored");
 
-enum { BATCH = 64 }; /* blocks, or sequences, that are hashed at once */
+enum {
+  BATCH = 64,    /* blocks of one sequence that are hashed at once */
+  AT_ONCE = 256, /* the same of several sequences */
+};
 
 static struct plm_proof_node hash_block(const void *tokens, size_t bytes)
 {
@@ -76,34 +79,82 @@ static struct plm_proof_node sequence_root(uint32_t token_bytes, const void *tok
   return root;
 }
 
-/* The roots of at most BATCH sequences: those of one block at once, as most proteins are. */
-static void sequence_roots(uint32_t token_bytes, size_t count, const void *const *tokens,
-                           const uint32_t *lengths, struct plm_proof_node *roots)
+/* Trees over the blocks of several sequences, whose hashes lie one after another in `below`. */
+struct side_by_side {
+  size_t sequences;
+  uint32_t widths[AT_ONCE]; /* nodes of each */
+  uint8_t below[AT_ONCE][PLM_PROOF_HASH_BYTES], above[AT_ONCE][PLM_PROOF_HASH_BYTES];
+};
+
+/* Joins a level of each tree, as proof_join_level does. False: each is down to its root. */
+static bool join_all(struct side_by_side *trees)
 {
-  struct proof_task tasks[BATCH];
-  size_t short_ones = 0;
-  for (size_t i = 0; i < count; i++) {
-    if (lengths[i] > PLM_PROOF_BLOCK)
-      roots[i] = sequence_root(token_bytes, tokens[i], lengths[i]);
-    else
-      tasks[short_ones++] =
-          (struct proof_task){tokens[i], (size_t)lengths[i] * token_bytes, roots[i].hash};
+  struct proof_task tasks[AT_ONCE / 2];
+  size_t pairs = 0, below = 0, above = 0;
+  for (size_t i = 0; i < trees->sequences; i++) {
+    const uint32_t width = trees->widths[i];
+    for (uint32_t node = 0; node + 1 < width; node += 2, above++)
+      tasks[pairs++] = (struct proof_task){trees->below[below + node], 2 * PLM_PROOF_HASH_BYTES,
+                                           trees->above[above]};
+    if (width % 2 != 0)
+      memcpy(trees->above[above++], trees->below[below + width - 1], PLM_PROOF_HASH_BYTES);
+    below += width;
+    trees->widths[i] = (width + 1) / 2;
   }
-  proof_hash_many(PROOF_TAG_BLOCK, tasks, short_ones, PLM_PROOF_HASH_BYTES);
+  if (pairs == 0) return false;
+  proof_hash_many(PROOF_TAG_NODE, tasks, pairs, PLM_PROOF_HASH_BYTES);
+  memcpy(trees->below, trees->above, above * PLM_PROOF_HASH_BYTES);
+  return true;
+}
+
+/* Adds the blocks of a sequence to a batch, if there is room. */
+static bool add_sequence(struct side_by_side *trees, uint32_t token_bytes, const void *tokens,
+                         uint32_t length, struct proof_task *tasks, size_t *blocks)
+{
+  const size_t whole = (size_t)PLM_PROOF_BLOCK * token_bytes;
+  const uint64_t width = plm_proof_block_count(length);
+  const uint8_t *at = tokens;
+  size_t left = (size_t)length * token_bytes;
+  if (width > AT_ONCE - *blocks) return false;
+  trees->widths[trees->sequences++] = (uint32_t)width;
+  for (uint64_t i = 0; i < width; i++, ++*blocks) {
+    const size_t size = left < whole ? left : whole;
+    tasks[*blocks] = (struct proof_task){at, size, trees->below[*blocks]};
+    at += size;
+    left -= size;
+  }
+  return true;
+}
+
+/* Hashes the first sequences, as many as fit into a batch, or one that is too long for it. Returns
+ * their number. All blocks are hashed at once, and then all nodes of a level. */
+static size_t hash_first(uint32_t token_bytes, size_t count, const void *const *tokens,
+                         const uint32_t *lengths, struct plm_proof_digest *digests)
+{
+  struct side_by_side trees;
+  struct proof_task tasks[AT_ONCE];
+  size_t blocks = 0;
+  trees.sequences = 0;
+  while (trees.sequences < count && add_sequence(&trees, token_bytes, tokens[trees.sequences],
+                                                 lengths[trees.sequences], tasks, &blocks))
+    continue;
+  if (trees.sequences == 0) {
+    digests[0] = plm_proof_sequence(token_bytes, tokens[0], lengths[0]);
+    return 1;
+  }
+  proof_hash_many(PROOF_TAG_BLOCK, tasks, blocks, PLM_PROOF_HASH_BYTES);
+  while (join_all(&trees)) continue;
+  for (size_t i = 0; i < trees.sequences; i++)
+    tasks[i] = (struct proof_task){trees.below[i], PLM_PROOF_HASH_BYTES, digests[i].bytes};
+  proof_hash_many(PROOF_TAG_SEQUENCE, tasks, trees.sequences, PLM_PROOF_SHORT_BYTES);
+  return trees.sequences;
 }
 
 void plm_proof_sequences(uint32_t token_bytes, size_t count, const void *const *tokens,
                          const uint32_t *lengths, struct plm_proof_digest *digests)
 {
-  for (size_t begin = 0; begin < count; begin += BATCH) {
-    const size_t batch = count - begin < BATCH ? count - begin : BATCH;
-    struct plm_proof_node roots[BATCH];
-    struct proof_task tasks[BATCH];
-    sequence_roots(token_bytes, batch, tokens + begin, lengths + begin, roots);
-    for (size_t i = 0; i < batch; i++)
-      tasks[i] = (struct proof_task){roots[i].hash, sizeof roots[i].hash, digests[begin + i].bytes};
-    proof_hash_many(PROOF_TAG_SEQUENCE, tasks, batch, PLM_PROOF_SHORT_BYTES);
-  }
+  for (size_t done = 0; done < count;)
+    done += hash_first(token_bytes, count - done, tokens + done, lengths + done, digests + done);
 }
 
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count)

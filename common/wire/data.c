@@ -206,7 +206,7 @@ static plm_status hash_documents(const struct plm_data_known *known, uint32_t fi
                                  const uint8_t *payload, struct plm_data_scratch *scratch,
                                  struct plm_error *error)
 {
-  enum { BATCH = 64 };
+  enum { BATCH = 256 };
   const struct plm_window *window = known->window;
   const uint32_t token_bytes = known->tokenizer->token_bytes;
   const uint32_t begin = window->chunk_begin[first], end = window->chunk_begin[first + count];
