@@ -8,7 +8,7 @@
 #include "common/wire/tables.h"
 
 struct leaves_of {
-  const struct plm_corpus *corpus;
+  struct proven_groups *proven;
   struct plm_corpus_cursor *cursor;
   enum plm_split split;
   uint64_t documents;
@@ -28,7 +28,7 @@ static plm_status read_leaves(void *context, uint64_t group, uint32_t lengths[PL
   PLM_TRY(plm_corpus_digests(of->cursor, of->split, group, digests, error));
   if (labels != NULL)
     PLM_TRY(plm_corpus_label_digests(of->cursor, of->split, group, labels, error));
-  return plm_corpus_check_leaves(of->corpus, of->split, group, lengths, digests, labels, error);
+  return proven_groups_check(of->proven, of->split, group, lengths, digests, labels, error);
 }
 
 static plm_status read_sizes(void *context, uint64_t group, const uint32_t **sizes,
@@ -49,13 +49,13 @@ static plm_status check_groups(const struct plm_plan *plan, const struct store_p
                        (unsigned long long)proof->window, proof->count, proof->first);
 }
 
-plm_status window_proof_write(const struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,
-                              const struct plm_plan *plan, struct store_proof *proof,
-                              struct plm_error *error)
+plm_status window_proof_write(const struct plm_corpus *corpus, struct proven_groups *proven,
+                              struct plm_corpus_cursor *cursor, const struct plm_plan *plan,
+                              struct store_proof *proof, struct plm_error *error)
 {
   const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[proof->split];
   const bool labelled = plm_corpus_has_labels(plm_corpus_info(corpus));
-  struct leaves_of leaves = {corpus, cursor, proof->split, info->documents};
+  struct leaves_of leaves = {proven, cursor, proof->split, info->documents};
   const struct plm_tables_input source = {.documents = info->documents,
                                           .groups = plm_corpus_group_tree(corpus, proof->split),
                                           .cluster_count = info->clusters,

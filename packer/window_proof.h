@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
+#include "packer/proven_groups.h"
 
 /* A request for tables, and its answer. */
 struct store_proof {
@@ -24,8 +25,8 @@ struct store_proof {
 /* Fills bytes, size and count of a proof, of groups of the plan. cursor is the calling thread's.
  * PLM_NOT_FOUND: an epoch of the plan has no such window, or the window no such groups. After an
  * error, bytes may be there, and the caller frees them. */
-plm_status window_proof_write(const struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,
-                              const struct plm_plan *plan, struct store_proof *proof,
-                              struct plm_error *error);
+plm_status window_proof_write(const struct plm_corpus *corpus, struct proven_groups *proven,
+                              struct plm_corpus_cursor *cursor, const struct plm_plan *plan,
+                              struct store_proof *proof, struct plm_error *error);
 
 #endif

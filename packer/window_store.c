@@ -44,6 +44,7 @@ struct worker {
 
 struct window_store {
   struct plm_corpus *corpus;
+  struct proven_groups *proven;
   int wake;
   struct store_plan plans[STORE_PLANS]; /* the main thread's, except jobs */
   uint64_t plan_uses;
@@ -227,7 +228,7 @@ static void make_proof(struct worker *worker, struct store_proof *proof)
   struct plm_error *error = &proof->error;
   plm_status status = store_plan_open_unread(proof->plan, store->corpus, &opened, error);
   if (status == PLM_OK)
-    status = window_proof_write(store->corpus, worker->cursor, opened, proof, error);
+    status = window_proof_write(store->corpus, store->proven, worker->cursor, opened, proof, error);
   if (status == PLM_OK) return;
   error->status = status;
   free(proof->bytes);
@@ -429,6 +430,7 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
   made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
   plm_status status = PLM_OK;
   if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
+  if (status == PLM_OK) status = proven_groups_open(corpus, &made->proven, error);
   for (unsigned i = 0; i < made->worker_count && status == PLM_OK; i++) {
     struct worker *worker = &made->workers[i];
     worker->store = made;
@@ -470,6 +472,7 @@ void window_store_close(struct window_store *store)
     store_plan_close(&store->plans[i]);
     pthread_mutex_destroy(&store->plans[i].lock);
   }
+  proven_groups_close(store->proven);
   if (store->wake >= 0) close(store->wake);
   pthread_mutex_destroy(&store->mutex);
   pthread_cond_destroy(&store->work);

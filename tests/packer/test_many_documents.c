@@ -39,6 +39,7 @@ static struct plm_plan_parameters parameters_of(bool clusters)
 /* A packer's side of one corpus. */
 struct scene {
   struct plm_corpus *corpus;
+  struct proven_groups *proven;
   struct plm_corpus_cursor *cursor;
   struct plm_plan *plan;
   struct window_memory memory;
@@ -52,6 +53,7 @@ static void begin(struct scene *s, const char *directory,
   *s = (struct scene){.packed = must(calloc(1, sizeof *s->packed))};
   assert_int_equal(plm_corpus_open(directory, &options, &s->corpus, NULL), PLM_OK);
   assert_int_equal(plm_corpus_cursor_open(s->corpus, &s->cursor, NULL), PLM_OK);
+  assert_int_equal(proven_groups_open(s->corpus, &s->proven, NULL), PLM_OK);
   assert_int_equal(plm_plan_open_corpus(parameters, s->corpus, PLM_SPLIT_TRAIN, &s->plan, NULL),
                    PLM_OK);
 }
@@ -62,6 +64,7 @@ static void end(struct scene *s)
   window_memory_deinit(&s->memory);
   plm_plan_close(s->plan);
   plm_corpus_cursor_close(s->cursor);
+  proven_groups_close(s->proven);
   plm_corpus_close(s->corpus);
 }
 
@@ -73,7 +76,8 @@ static void build(struct scene *s, uint64_t window)
   assert_int_equal(packed_window_build(s->packed, &s->memory, s->cursor, PLM_SPLIT_TRAIN, s->plan,
                                        EPOCH, window, NULL),
                    PLM_OK);
-  assert_int_equal(window_proof_write(s->corpus, s->cursor, s->plan, &proof, NULL), PLM_OK);
+  assert_int_equal(window_proof_write(s->corpus, s->proven, s->cursor, s->plan, &proof, NULL),
+                   PLM_OK);
   assert_int_equal(proof.count, WINDOW_GROUPS);
   free(proof.bytes);
 }
@@ -319,7 +323,8 @@ static void a_wrong_length_is_found(void **state)
     if (strstr(error.what, wanted[i]) == NULL) fail_msg("%s", error.what);
     struct store_proof proof = {
         .split = PLM_SPLIT_TRAIN, .epoch = EPOCH, .window = 7, .count = WINDOW_GROUPS};
-    assert_int_equal(window_proof_write(s.corpus, s.cursor, s.plan, &proof, &error), PLM_CORRUPT);
+    assert_int_equal(window_proof_write(s.corpus, s.proven, s.cursor, s.plan, &proof, &error),
+                     PLM_CORRUPT);
     if (strstr(error.what,
                i == 0 ? "or a length in `lengths` is not what ingest wrote" : wanted[i]) == NULL)
       fail_msg("%s", error.what);
