@@ -41,7 +41,9 @@ LOCKS = {
 SIZED = {"memcpy", "memmove", "memset", "memcmp", "strncmp", "read", "write", "pread", "pwrite"}
 ALLOCATING = {"malloc", "calloc", "realloc", "aligned_alloc"}
 # The order of two of their arguments has no effect.
-SYMMETRIC = {"min", "max", "fmin", "fmax", "fminf", "fmaxf", "calloc", "plm_hash_equal"}
+SYMMETRIC = {
+    "min", "max", "fmin", "fmax", "fminf", "fmaxf", "calloc", "plm_alloc_zeroed", "plm_hash_equal",
+}  # fmt: skip
 COMPARING = {
     "strcmp",
     "strncmp",

@@ -54,6 +54,7 @@ KINDS = [
     ("swap", "g(a, b->c, 1);", ["g(a, 1, b->c);", "g(b->c, a, 1);"]),
     ("swap", "s = (struct s){.x = a, .y = b};", ["s = (struct s){.x = b, .y = a};"]),
     ("swap", "x = fmin(a, b) + (strcmp(a, b) == 0);", []),
+    ("swap", "p = plm_alloc_zeroed(n, size);", []),
     ("swap", "x = strcmp(a, b) < 0;", ["x = strcmp(b, a) < 0;"]),
     ("lock", "flock(fd, LOCK_EX);", ["flock(fd, LOCK_SH);"]),
     ("minmax", "x = fmin(a, b);", ["x = fmax(a, b);"]),

@@ -44,12 +44,13 @@ static struct plm_label_result measure_kept(const struct plm_label_match *match,
         .chunks = 1, .max_length = 8, .document_begin = begin, .documents = &document};
     struct plm_label_span span = {.tokens = 5, .first_residue = 1, .residues = 3, .whole = true};
     int32_t class = class_of(number);
-    float value = class < 0 ? NAN : output_of(number, 7), outputs[OUTPUTS], truth[CLASSES];
+    float value = class < 0 ? NAN : output_of(number, 7), outputs[OUTPUTS], truth[CLASSES + 1];
     uint32_t known = 0;
     for (uint32_t c = 0; c < CLASSES; c++) {
       truth[c] = truth_of(number, c);
       known += !isnan(truth[c]);
     }
+    truth[CLASSES] = 9; /* must not be read; nor must what is behind the outputs of the classes */
     for (uint32_t k = 0; k < OUTPUTS; k++) outputs[k] = output_of(number, k);
     struct plm_batch_labels labels = {.task = match->choice.task,
                                       .B = 1,
@@ -135,7 +136,7 @@ static void classes_in_any_order(void **state)
 
 static const struct plm_label_match several = {
     .choice = {PLM_TASK_MULTILABEL, CLASSES, 1, NULL, NULL, NULL},
-    .output = (int32_t[]){2, 0, 1, PLM_NO_OUTPUT},
+    .output = (int32_t[]){2, 0, 1, PLM_NO_OUTPUT, 1},
     .foreign = 1};
 
 static void several_classes_in_any_order(void **state)
