@@ -1,0 +1,375 @@
+/* What `up` finds in a run folder, what it refuses, and what it leaves there for the stages. */
+#include "stages/supervisor/prepare/run_prepare.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/run/done.h"
+#include "common/run/run.h"
+#include "common/run/run_failure.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
+
+static char run[PLM_PATH_SIZE];
+static struct plm_hash weights; /* of every checkpoint here */
+
+static const char *in(const char *folder, const char *name)
+{
+  static char paths[4][PLM_PATH_SIZE];
+  static unsigned next;
+  char *path = paths[next++ % 4];
+  assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
+  return path;
+}
+
+static void put(const char *name, const char *text)
+{
+  scratch_write(in(run, name), text, strlen(text));
+}
+
+static bool is_there(const char *name)
+{
+  return access(in(run, name), F_OK) == 0;
+}
+
+static struct plm_config configure(const char *more)
+{
+  char yaml[2 * PLM_PATH_SIZE];
+  struct plm_config config;
+  struct plm_error error = {0};
+  snprintf(yaml, sizeof yaml, "run: %s\n%s", run, more);
+  must_work(plm_config_load_text(yaml, strlen(yaml), &config, &error), &error);
+  return config;
+}
+
+/* A run that was started with this configuration. */
+static void begin(const char *before)
+{
+  char yaml[2 * PLM_PATH_SIZE];
+  scratch_run(run);
+  plm_log_init("t", PLM_LOG_INFO);
+  snprintf(yaml, sizeof yaml, "run: %s\n%s", run, before);
+  put(PLM_RUN_CONFIG, yaml);
+}
+
+/* A checkpoint that verifies. */
+static void put_checkpoint(const char *parent, uint64_t step)
+{
+  static const char *const files[] = {"config.json", "model.safetensors"};
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE];
+  enum { FILES = sizeof files / sizeof *files };
+  struct plm_manifest manifest = {.step = step, .count = FILES};
+  plm_checkpoint_name(step, name);
+  snprintf(folder, sizeof folder, "%s", in(parent, name));
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  for (size_t i = 0; i < FILES; i++) {
+    struct plm_manifest_file *file = &manifest.files[i];
+    snprintf(file->name, sizeof file->name, "%s", files[i]);
+    scratch_write(in(folder, files[i]), "weights", 7);
+    assert_int_equal(plm_hash_file(in(folder, files[i]), &file->hash, &file->size, NULL, NULL),
+                     PLM_OK);
+    weights = file->hash;
+  }
+  char *text = plm_manifest_print(&manifest);
+  scratch_write(in(folder, "MANIFEST"), text, strlen(text));
+  free(text);
+}
+
+static void finds(const struct plm_prepared *prepared, bool resumes, bool complete, uint64_t step)
+{
+  assert_int_equal(prepared->resumes, resumes);
+  assert_int_equal(prepared->complete, complete);
+  assert_int_equal(prepared->step, step);
+}
+
+static plm_status inspect(const char *now, enum plm_resume_mode mode, const char *path,
+                          struct plm_prepared *prepared, struct plm_error *error)
+{
+  struct plm_config config = configure(now);
+  *error = (struct plm_error){0};
+  const plm_status status = plm_run_inspect(&config, mode, path, true, prepared, error);
+  plm_config_deinit(&config);
+  return status;
+}
+
+/* Without a checkpoint the run is fresh, whatever it was last started with. */
+static void a_fresh_run_is_compared_with_nothing(void **state)
+{
+  (void)state;
+  struct plm_prepared prepared;
+  struct plm_error error;
+  begin("seed: [");
+  must_work(inspect("seed: 2\n", PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, false, false, 0);
+  assert_int_equal(plm_directory_make(in(run, PLM_RUN_CHECKPOINTS), NULL), PLM_OK);
+  must_work(inspect("seed: 2\n", PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, false, false, 0);
+  static const char weights_gone[] = "trainer: {init_from: /nowhere/model}\n";
+  for (int never = 0; never < 2; never++) {
+    assert_int_equal(
+        inspect(weights_gone, never ? PLM_RESUME_NEVER : PLM_RESUME_AUTO, NULL, &prepared, &error),
+        PLM_CONFIG);
+    assert_non_null(strstr(error.where, "trainer.init_from"));
+  }
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100); /* which has weights of its own */
+  put(PLM_RUN_CONFIG, "seed: 1\ntrainer: {init_from: /nowhere/model}\n");
+  must_work(inspect(weights_gone, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, false, 100);
+}
+
+static void a_resumed_run_must_be_the_same(void **state)
+{
+  (void)state;
+  struct plm_prepared prepared;
+  struct plm_error error;
+  begin("seed: 1\n");
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 200);
+  must_work(inspect("seed: 1\n", PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, false, 200);
+  assert_int_equal(inspect("seed: 2\n", PLM_RESUME_AUTO, NULL, &prepared, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "seed"));
+  must_work(inspect("seed: 2\n", PLM_RESUME_NEVER, NULL, &prepared, &error), &error);
+  finds(&prepared, false, false, 0);
+  assert_int_equal(unlink(in(run, PLM_RUN_CONFIG)), 0); /* then there is nothing to compare with */
+  must_work(inspect("seed: 2\n", PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, false, 200);
+}
+
+/* What cannot be read must not pass for what has not changed. */
+static void an_old_configuration_that_is_damaged_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_prepared prepared;
+  struct plm_error error;
+  begin("seed: [");
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+  assert_int_equal(inspect("seed: 1\n", PLM_RESUME_AUTO, NULL, &prepared, &error), PLM_CONFIG);
+  assert_string_equal(error.where, in(run, PLM_RUN_CONFIG));
+  assert_int_equal(unlink(in(run, PLM_RUN_CONFIG)), 0);
+  assert_int_equal(plm_directory_make(in(run, PLM_RUN_CONFIG), NULL), PLM_OK);
+  assert_int_not_equal(inspect("seed: 1\n", PLM_RESUME_AUTO, NULL, &prepared, &error), PLM_OK);
+}
+
+static void changes_are_printed(void **state)
+{
+  (void)state;
+  begin("trainer: {steps: 300}\n");
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+  struct plm_config config = configure("trainer: {steps: 400}\n");
+  struct plm_prepared prepared;
+  plm_status status[2];
+  char text[2][1024];
+  for (int trains = 0; trains < 2; trains++) {
+    captured_begin(STDERR_FILENO);
+    status[trains] = plm_run_inspect(&config, PLM_RESUME_AUTO, NULL, trains != 0, &prepared, NULL);
+    snprintf(text[trains], sizeof text[trains], "%s", captured_end());
+  }
+  plm_config_deinit(&config);
+  assert_true(status[0] == PLM_OK && status[1] == PLM_OK);
+  for (int trains = 0; trains < 2; trains++) {
+    if (strstr(text[trains], "trainer.steps: 300 -> 400\n") == NULL) fail_msg("%s", text[trains]);
+    if (strstr(text[trains], trains ? "the resumed run differs from before" : "no step runs") ==
+        NULL)
+      fail_msg("%s", text[trains]);
+  }
+  config = configure("trainer: {steps: 300}\n");
+  captured_begin(STDERR_FILENO);
+  status[0] = plm_run_inspect(&config, PLM_RESUME_AUTO, NULL, true, &prepared, NULL);
+  snprintf(text[0], sizeof text[0], "%s", captured_end());
+  plm_config_deinit(&config);
+  assert_int_equal(status[0], PLM_OK);
+  assert_string_equal(text[0], "");
+}
+
+static void only_a_checkpoint_of_the_run_is_resumed(void **state)
+{
+  (void)state;
+  struct plm_prepared prepared;
+  struct plm_error error;
+  char other[PLM_PATH_SIZE], own[PLM_PATH_SIZE];
+  begin("seed: 1\n");
+  scratch_run(other);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 200);
+  put_checkpoint(other, 100);
+  put_checkpoint(other, 300);
+  snprintf(own, sizeof own, "%s/./step_00000100", in(run, PLM_RUN_CHECKPOINTS));
+  must_work(inspect("seed: 1\n", PLM_RESUME_PATH, own, &prepared, &error), &error);
+  finds(&prepared, true, false, 100);
+  static const char *const wrong[] = {"step_00000100", "step_00000300", "step_00000400"};
+  static const char *const what[] = {"is not a checkpoint of this run",
+                                     "is not a checkpoint of this run",
+                                     "--resume needs auto, never or a checkpoint folder"};
+  for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(inspect("seed: 1\n", PLM_RESUME_PATH, in(other, wrong[i]), &prepared, &error),
+                     PLM_USAGE);
+    if (strstr(error.what, what[i]) == NULL) fail_msg("%s", error.what);
+  }
+  scratch_write(in(own, "model.safetensors"), "Weights", 7);
+  assert_int_equal(inspect("seed: 1\n", PLM_RESUME_PATH, own, &prepared, &error), PLM_CORRUPT);
+}
+
+/* DONE counts if this configuration has no more steps and its checkpoint is whole. */
+static void a_run_is_complete_while_done_holds(void **state)
+{
+  (void)state;
+  static const char steps_300[] = "trainer: {steps: 300}\n";
+  struct plm_prepared prepared;
+  struct plm_error error;
+  begin(steps_300);
+  plm_log_init("t", PLM_LOG_ERROR);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 200);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 300);
+  struct plm_done done = {.step = 300, .identity = weights};
+  must_work(plm_done_write(run, &done, &error), &error);
+  must_work(inspect(steps_300, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, true, 300);
+  must_work(inspect("trainer: {steps: 301}\n", PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, false, 300);
+  must_work(
+      inspect(steps_300, PLM_RESUME_PATH, in(run, "checkpoints/step_00000200"), &prepared, &error),
+      &error);
+  finds(&prepared, true, false, 200); /* although DONE is still there */
+  done.identity.low ^= 1;
+  must_work(plm_done_write(run, &done, &error), &error);
+  must_work(inspect(steps_300, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, false, 300);
+  done.identity.low ^= 1;
+  must_work(plm_done_write(run, &done, &error), &error);
+  put("checkpoints/step_00000300/model.safetensors", "Weights");
+  must_work(inspect(steps_300, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
+  finds(&prepared, true, false, 300);
+}
+
+/* What the run's pipeline.yaml has. */
+static void records(uint64_t seed, uint64_t steps, const char *prometheus)
+{
+  char *text;
+  size_t size;
+  struct plm_config recorded;
+  struct plm_error error = {0};
+  must_work(plm_file_read(in(run, PLM_RUN_CONFIG), 1 << 20, &text, &size, &error), &error);
+  must_work(plm_config_load_text(text, size, &recorded, &error), &error);
+  free(text);
+  assert_int_equal(recorded.seed, seed);
+  assert_int_equal(recorded.trainer.steps, steps);
+  assert_string_equal(recorded.prometheus, prometheus);
+  plm_config_deinit(&recorded);
+}
+
+static void prepare(const char *now, bool trains, struct plm_prepared *prepared)
+{
+  struct plm_error error = {0};
+  struct plm_config config = configure(now);
+  captured_begin(STDERR_FILENO); /* the changes */
+  const plm_status status =
+      plm_run_prepare(&config, PLM_RESUME_AUTO, NULL, trains, prepared, &error);
+  (void)captured_end();
+  must_work(status, &error);
+  plm_config_deinit(&config);
+}
+
+/* What describes training is only recorded if a step will run. */
+static void the_folder_is_prepared(void **state)
+{
+  (void)state;
+  static const char old[] = "trainer: {steps: 300}\nmetrics: {prometheus: \"127.0.0.1:1\"}\n",
+                    more[] = "trainer: {steps: 400}\nmetrics: {prometheus: \"127.0.0.1:2\"}\n",
+                    less[] = "trainer: {steps: 250}\nmetrics: {prometheus: \"127.0.0.1:3\"}\n";
+  struct plm_prepared prepared;
+  struct plm_error error = {0};
+  const struct plm_run_failure failure = {.exit_code = 1};
+  begin(old);
+  put(PLM_RUN_DONE, "not that of a complete run");
+  must_work(plm_run_failure_write(run, &failure, &error), &error);
+  prepare("seed: 5\ntrainer: {steps: 300}\nmetrics: {prometheus: \"127.0.0.1:1\"}\n", false,
+          &prepared);
+  finds(&prepared, false, false, 0);
+  assert_false(is_there(PLM_RUN_DONE) || is_there(PLM_RUN_FAILED));
+  assert_true(is_there(PLM_RUN_LOGS));
+  records(5, 300, "127.0.0.1:1"); /* of a fresh run everything, even without a trainer */
+  begin(old);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 300);
+  prepare(more, false, &prepared);
+  finds(&prepared, true, false, 300);
+  records(1, 300, "127.0.0.1:2");
+  prepare(more, true, &prepared);
+  finds(&prepared, true, false, 300);
+  records(1, 400, "127.0.0.1:2");
+  assert_false(is_there("previous-1"));
+  const struct plm_done done = {.step = 300, .identity = weights};
+  must_work(plm_done_write(run, &done, &error), &error);
+  prepare(less, true, &prepared);
+  finds(&prepared, true, true, 300);
+  assert_true(is_there(PLM_RUN_DONE));
+  records(1, 400, "127.0.0.1:3");
+}
+
+/* What mode NEVER moves aside, and what a given checkpoint does. */
+static void earlier_state_is_moved_aside(void **state)
+{
+  (void)state;
+  struct plm_prepared prepared;
+  struct plm_error error = {0};
+  begin("seed: 1\n");
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 200);
+  struct plm_config config = configure("seed: 1\n");
+  plm_log_init("t", PLM_LOG_ERROR);
+  must_work(plm_run_prepare(&config, PLM_RESUME_PATH, in(run, "checkpoints/step_00000100"), true,
+                            &prepared, &error),
+            &error);
+  finds(&prepared, true, false, 100);
+  assert_true(is_there("checkpoints/step_00000100") && !is_there("checkpoints/step_00000200"));
+  assert_true(is_there("previous-1/checkpoints/step_00000200"));
+  must_work(plm_run_prepare(&config, PLM_RESUME_NEVER, NULL, true, &prepared, &error), &error);
+  finds(&prepared, false, false, 0);
+  assert_true(!is_there(PLM_RUN_CHECKPOINTS) && is_there(PLM_RUN_CONFIG));
+  assert_true(is_there("previous-2/checkpoints/step_00000100"));
+  plm_config_deinit(&config);
+}
+
+static void a_stage_apart_leaves_the_run_alone(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char *text;
+  size_t size;
+  begin("seed: 1\n");
+  struct plm_config config = configure("seed: 9\n");
+  must_work(plm_run_prepare_apart(&config, &error), &error);
+  must_work(plm_file_read(in(run, PLM_RUN_CONFIG_APART), 1 << 20, &text, &size, &error), &error);
+  char *expected = plm_config_print(&config);
+  assert_string_equal(text, expected);
+  free(text);
+  free(expected);
+  plm_config_deinit(&config);
+  must_work(plm_file_read(in(run, PLM_RUN_CONFIG), 1 << 20, &text, &size, &error), &error);
+  assert_non_null(strstr(text, "seed: 1\n"));
+  free(text);
+  assert_true(is_there(PLM_RUN_LOGS));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_fresh_run_is_compared_with_nothing),
+      cmocka_unit_test(a_resumed_run_must_be_the_same),
+      cmocka_unit_test(an_old_configuration_that_is_damaged_is_an_error),
+      cmocka_unit_test(changes_are_printed),
+      cmocka_unit_test(only_a_checkpoint_of_the_run_is_resumed),
+      cmocka_unit_test(a_run_is_complete_while_done_holds),
+      cmocka_unit_test(the_folder_is_prepared),
+      cmocka_unit_test(earlier_state_is_moved_aside),
+      cmocka_unit_test(a_stage_apart_leaves_the_run_alone),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
