@@ -168,7 +168,8 @@ static void add(struct plm_corpus_writer *writer, enum plm_split split, const ui
   assert_int_equal(plm_corpus_writer_add(writer, split, "x", 1, residues, LENGTH, &error), PLM_OK);
 }
 
-static void write_corpus(const char *path)
+/* Other numbers of sequences make it have nothing in common with a corpus whose shifts are 0. */
+static void write_corpus(const char *path, uint64_t training_shift, uint64_t held_out_shift)
 {
   struct plm_error error = {0};
   struct plm_corpus_writer *writer;
@@ -177,13 +178,14 @@ static void write_corpus(const char *path)
   uint8_t residues[LENGTH];
   assert_int_equal(plm_corpus_writer_open(&options, &writer, &error), PLM_OK);
   for (uint64_t d = 0; d < TRAINING; d++) {
-    make_sequence(d, LENGTH, residues);
+    make_sequence(d + training_shift, LENGTH, residues);
     add(writer, PLM_SPLIT_TRAIN, residues);
   }
   uint64_t number = 0;
   for (size_t p = 0; p < sizeof plants / sizeof *plants; p++) {
     for (uint32_t i = 0; i < plants[p].count; i++, number++) {
-      make_sequence(plants[p].changed == NONE ? TRAINING + number : 3 * number, LENGTH, residues);
+      const uint64_t planted = plants[p].changed == NONE ? TRAINING + number : 3 * number;
+      make_sequence(planted + held_out_shift, LENGTH, residues);
       if (plants[p].changed > 0)
         change(residues, LENGTH, LENGTH * (uint32_t)plants[p].changed / 100, number);
       add(writer, PLM_SPLIT_VALID, residues);
@@ -193,24 +195,28 @@ static void write_corpus(const char *path)
   plm_corpus_writer_close(writer);
 }
 
-static void planted_duplicates_are_found(void **state)
+static struct plm_corpus *open_corpus(const char *path)
 {
-  (void)state;
   struct plm_error error = {0};
   struct plm_corpus *corpus;
-  const char *path = scratch_path("planted.corpus");
-  write_corpus(path);
   assert_int_equal(plm_corpus_open(path, NULL, &corpus, &error), PLM_OK);
+  return corpus;
+}
+
+static void finds_the_planted(struct plm_corpus *training, struct plm_corpus *held_out)
+{
+  struct plm_error error = {0};
   static const uint32_t blocks[] = {PLM_OVERLAP_BLOCK, 64, 7};
   for (size_t b = 0; b < 3; b++) {
-    const struct plm_overlap_request request = {.training = corpus,
-                                                .held_out = corpus,
+    const struct plm_overlap_request request = {.training = training,
+                                                .held_out = held_out,
                                                 .training_split = PLM_SPLIT_TRAIN,
                                                 .held_out_split = PLM_SPLIT_VALID,
                                                 .sequence_identity = 0.9,
                                                 .block = blocks[b]};
     struct plm_overlap overlap;
     assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_OK);
+    assert_int_equal(overlap.training_documents, TRAINING);
     assert_int_equal(overlap.held_out_documents, 180);
     assert_int_equal(overlap.held_out_exact, 20);
     assert_int_equal(overlap.held_out_near, 60); /* 98 and 95 %, but not 70 % */
@@ -229,7 +235,43 @@ static void planted_duplicates_are_found(void **state)
     }
     plm_overlap_deinit(&overlap);
   }
+}
+
+static void planted_duplicates_are_found(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("planted.corpus");
+  write_corpus(path, 0, 0);
+  struct plm_corpus *corpus = open_corpus(path);
+  finds_the_planted(corpus, corpus);
   plm_corpus_close(corpus);
+}
+
+/* Each of two corpora has both splits, but only those that are compared have something in common.
+ */
+static void two_corpora_are_compared(void **state)
+{
+  (void)state;
+  enum { SHIFT = 10000 };
+  write_corpus(scratch_path("a.corpus"), 0, SHIFT);
+  write_corpus(scratch_path("b.corpus"), 2 * SHIFT, 0);
+  struct plm_corpus *training = open_corpus(scratch_path("a.corpus")),
+                    *held_out = open_corpus(scratch_path("b.corpus"));
+  finds_the_planted(training, held_out);
+  const struct plm_overlap_request other = {.training = held_out,
+                                            .held_out = training,
+                                            .training_split = PLM_SPLIT_TRAIN,
+                                            .held_out_split = PLM_SPLIT_VALID,
+                                            .sequence_identity = 0.9,
+                                            .block = PLM_OVERLAP_BLOCK};
+  struct plm_overlap overlap;
+  struct plm_error error = {0};
+  assert_int_equal(plm_overlap_find(&other, &overlap, &error), PLM_OK);
+  assert_int_equal(overlap.held_out_exact + overlap.held_out_near, 0);
+  assert_int_equal(overlap.training_exact + overlap.training_near, 0);
+  plm_overlap_deinit(&overlap);
+  plm_corpus_close(training);
+  plm_corpus_close(held_out);
 }
 
 static void less_sequence_identity_finds_more(void **state)
@@ -254,22 +296,23 @@ static void less_sequence_identity_finds_more(void **state)
   plm_corpus_close(corpus);
 }
 
-/* Two wrong lengths that add up to what is right, on either side, whatever the size of a block. */
+/* Two wrong lengths that add up to what is right, on either side, whatever the size of a block. The
+ * corpus of the other side is whole. */
 static void wrong_lengths_are_found(void **state)
 {
   (void)state;
   static const uint32_t blocks[] = {PLM_OVERLAP_BLOCK, 7};
+  struct plm_corpus *whole = open_corpus(scratch_path("planted.corpus"));
   for (int side = 0; side < 2; side++) {
     const enum plm_split changed = side == 0 ? PLM_SPLIT_TRAIN : PLM_SPLIT_VALID;
     const char *path = scratch_path(side == 0 ? "training.corpus" : "held-out.corpus");
     struct plm_error error = {0};
-    struct plm_corpus *corpus;
-    write_corpus(path);
+    write_corpus(path, 0, 0);
     forged_corpus_move_boundary(path, changed, 20);
-    assert_int_equal(plm_corpus_open(path, NULL, &corpus, &error), PLM_OK);
+    struct plm_corpus *corpus = open_corpus(path);
     for (size_t b = 0; b < 2; b++) {
-      const struct plm_overlap_request request = {.training = corpus,
-                                                  .held_out = corpus,
+      const struct plm_overlap_request request = {.training = side == 0 ? corpus : whole,
+                                                  .held_out = side == 0 ? whole : corpus,
                                                   .held_out_split = PLM_SPLIT_VALID,
                                                   .sequence_identity = 0.9,
                                                   .block = blocks[b]};
@@ -279,6 +322,7 @@ static void wrong_lengths_are_found(void **state)
     }
     plm_corpus_close(corpus);
   }
+  plm_corpus_close(whole);
 }
 
 int main(void)
@@ -289,6 +333,7 @@ int main(void)
       cmocka_unit_test(a_long_sequence_has_its_smallest_hashes),
       cmocka_unit_test(identity_and_jaccard_are_inverse),
       cmocka_unit_test(planted_duplicates_are_found),
+      cmocka_unit_test(two_corpora_are_compared),
       cmocka_unit_test(less_sequence_identity_finds_more),
       cmocka_unit_test(wrong_lengths_are_found),
   };
