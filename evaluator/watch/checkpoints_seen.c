@@ -61,6 +61,12 @@ bool plm_seen_may_pass(plm_status status)
   return plm_status_may_pass(status) || status == PLM_BUSY || status == PLM_TIMEOUT;
 }
 
+bool plm_seen_is_corrupt(plm_status status)
+{
+  return status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND ||
+         status == PLM_NOT_FINITE;
+}
+
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];

@@ -40,6 +40,9 @@ struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step);
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step);
 /* Whether an error in reading may pass: input/output, memory, descriptors, a busy file. */
 bool plm_seen_may_pass(plm_status status);
+/* Whether an error means that the checkpoint itself is at fault, and not that it could not be read.
+ */
+bool plm_seen_is_corrupt(plm_status status);
 /* Notes that the checkpoint could not be read, for a reason that may pass. Returns the seconds
  * until the next attempt: 1, 2, 4 and so on up to 60; 0 after ten attempts in a row, which are all.
  */

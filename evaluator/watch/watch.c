@@ -336,11 +336,10 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
   seen->failed = true;
   const struct plm_history_entry *entry = plm_history_find(&watch->journal.history, step);
   if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
-  const bool corrupt = status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND ||
-                       status == PLM_NOT_FINITE;
   snprintf(text, sizeof text, "%s: %.600s",
            status == PLM_NOT_FINITE ? "cannot be evaluated" : "does not verify or load", why->what);
-  return plm_watch_skip(&watch->journal, step, corrupt ? PLM_SKIP_CORRUPT : PLM_SKIP_UNREAD, text,
+  return plm_watch_skip(&watch->journal, step,
+                        plm_seen_is_corrupt(status) ? PLM_SKIP_CORRUPT : PLM_SKIP_UNREAD, text,
                         error);
 }
 

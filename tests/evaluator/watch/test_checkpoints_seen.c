@@ -60,6 +60,18 @@ static void errors_that_may_pass(void **state)
   for (size_t i = 0; i < sizeof stay / sizeof *stay; i++) assert_false(plm_seen_may_pass(stay[i]));
 }
 
+static void errors_of_the_checkpoint_itself(void **state)
+{
+  (void)state;
+  static const plm_status corrupt[] = {PLM_CORRUPT, PLM_FORMAT, PLM_NOT_FOUND, PLM_NOT_FINITE};
+  static const plm_status unread[] = {PLM_OK,    PLM_IO,   PLM_NO_SPACE, PLM_NO_MEMORY,  PLM_CONFIG,
+                                      PLM_LIMIT, PLM_BUSY, PLM_TIMEOUT,  PLM_UNSUPPORTED};
+  for (size_t i = 0; i < sizeof corrupt / sizeof *corrupt; i++)
+    assert_true(plm_seen_is_corrupt(corrupt[i]));
+  for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
+    assert_false(plm_seen_is_corrupt(unread[i]));
+}
+
 /* ---- the MANIFEST ------------------------------------------------------------------------------
  */
 
@@ -173,9 +185,13 @@ static void a_lack_of_memory_is_said(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(steps_are_in_order),   cmocka_unit_test(attempts_become_rarer_and_end),
-      cmocka_unit_test(errors_that_may_pass), cmocka_unit_test(weights_are_those_of_the_manifest),
-      cmocka_unit_test(a_reason_is_found),    cmocka_unit_test(a_lack_of_memory_is_said),
+      cmocka_unit_test(steps_are_in_order),
+      cmocka_unit_test(attempts_become_rarer_and_end),
+      cmocka_unit_test(errors_that_may_pass),
+      cmocka_unit_test(errors_of_the_checkpoint_itself),
+      cmocka_unit_test(weights_are_those_of_the_manifest),
+      cmocka_unit_test(a_reason_is_found),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
