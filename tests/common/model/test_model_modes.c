@@ -5,10 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/model/architecture.h"
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 
 static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
 
@@ -410,6 +412,69 @@ static void bad_batches_are_errors(void **state)
   close_scene(&scene);
 }
 
+/* ---- states of inner blocks -------------------------------------------------------------------
+ */
+
+struct tapped {
+  uint32_t count, order[2];
+  float *room, *values[2]; /* (N, D) */
+  size_t elements;
+};
+
+static void take_state(void *context, uint32_t state)
+{
+  struct tapped *tapped = context;
+  assert_true(tapped->count < 2);
+  memcpy(tapped->values[tapped->count], tapped->room, tapped->elements * sizeof(float));
+  tapped->order[tapped->count++] = state;
+}
+
+/* ESM-C's stream holds a multiple of the states, which depends on the number of layers. State 0 is
+ * the embeddings themselves, and the last one what inference returns. */
+static void states_are_without_their_scale(void **state)
+{
+  (void)state;
+  static struct scene scene;
+  struct plm_error error = {0};
+  struct tapped tapped = {0};
+  open_scene(&scene, PLM_ESMC, false, PLM_PRECISION_FP32, 53);
+  const size_t D = scene.c.config.hidden_size,
+               N = (size_t)scene.placed.batch.chunks * scene.c.config.max_length;
+  float *values = must(malloc(4 * N * D * sizeof(float))), *hidden = values + 3 * N * D;
+  tapped.room = values;
+  tapped.elements = N * D;
+  for (size_t i = 0; i < 2; i++) tapped.values[i] = values + (i + 1) * N * D;
+  const uint32_t wanted[] = {scene.c.config.num_hidden_layers, 0};
+  const struct plm_state_taps taps = {.states = wanted,
+                                      .count = 2,
+                                      .room = tapped.room,
+                                      .on_state = take_state,
+                                      .context = &tapped};
+  const struct plm_masked_batch input = {&scene.placed.batch, scene.c.masks};
+  plm_model_attention_masks(scene.c.model, &scene.placed.batch, scene.c.window, scene.c.masks);
+  must_work(plm_model_infer_states(scene.c.model, &input, scene.placed.inputs, &taps, &error),
+            &error);
+  must_work(
+      plm_model_infer(scene.c.model, &input, scene.placed.inputs, NULL, 0, hidden, NULL, &error),
+      &error);
+  assert_int_equal(tapped.count, 2);
+  assert_true(tapped.order[0] == 0 && tapped.order[1] == wanted[0]);
+  size_t count;
+  const struct plm_parameter *embedding = plm_model_table(scene.c.model, &count);
+  assert_string_equal(embedding->name, "esmc.embed_tokens.weight");
+  double largest = 0;
+  for (size_t i = 0; i < N * D; i++) {
+    const int32_t token = scene.placed.inputs[i / D];
+    const double expected = (double)scene.c.weights[embedding->offset + (size_t)token * D + i % D];
+    assert_true(fabs((double)tapped.values[0][i] - expected) <= 1e-5 * fabs(expected));
+    largest = fmax(largest, fabs(expected));
+    assert_true(fabs((double)tapped.values[1][i] - (double)hidden[i]) <= 1e-5);
+  }
+  assert_true(largest > 0.01);
+  free(values);
+  close_scene(&scene);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -426,6 +491,7 @@ int main(void)
       cmocka_unit_test(no_labels_no_loss_no_gradient),
       cmocka_unit_test(training_has_the_loss_of_evaluation),
       cmocka_unit_test(bad_batches_are_errors),
+      cmocka_unit_test(states_are_without_their_scale),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
