@@ -60,6 +60,27 @@ static void a_file_appears_complete_or_not_at_all(void **state)
   assert_file(path, "third\n");
 }
 
+/* The longest path whose temporary file has a path that fits, and one byte more. */
+static void the_temporary_path_must_fit(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE], end[64];
+  struct plm_output_file *output;
+  struct plm_error error = {0};
+  const size_t suffix = (size_t)snprintf(end, sizeof end, ".tmp-%ld", (long)getpid());
+  size_t length = (size_t)snprintf(path, sizeof path, "%s", scratch_directory());
+  while (length + suffix + 2 < PLM_PATH_SIZE - 1) path[length++] = '/';
+  path[length++] = 'a';
+  path[length] = '\0';
+  for (; length + suffix < PLM_PATH_SIZE; path[length++] = 'a', path[length] = '\0') {
+    write_words(path, "fits\n");
+    assert_file(path, "fits\n");
+  }
+  assert_int_equal(length + suffix, PLM_PATH_SIZE);
+  assert_int_equal(plm_output_open(path, &output, &error), PLM_LIMIT);
+  assert_non_null(strstr(error.what, "is too long"));
+}
+
 static void a_link_stays(void **state)
 {
   (void)state;
@@ -342,6 +363,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_appears_complete_or_not_at_all),
+      cmocka_unit_test(the_temporary_path_must_fit),
       cmocka_unit_test(a_link_stays),
       cmocka_unit_test(a_pipe_is_written_and_stays),
       cmocka_unit_test(a_device_is_written_and_stays),

@@ -44,6 +44,30 @@ static void labels_are_part_of_a_group(void **state)
   assert_memory_not_equal(labelled.hash, empty.hash, sizeof empty.hash);
 }
 
+/* More than are hashed at once, of many lengths. */
+static void many_labels_have_their_own_hashes(void **state)
+{
+  (void)state;
+  enum { MOST = 2 * PLM_PROOF_GROUP + 1, LONGEST = 40 };
+  static const size_t counts[] = {0, 1, PLM_PROOF_GROUP, PLM_PROOF_GROUP + 1, MOST};
+  static uint8_t records[MOST * LONGEST];
+  static size_t sizes[MOST];
+  static struct plm_proof_digest digests[MOST + 1], untouched;
+  for (size_t i = 0; i < sizeof records; i++) records[i] = (uint8_t)(i * 7 + i / 256);
+  for (size_t i = 0; i < MOST; i++) sizes[i] = i * 13 % LONGEST;
+  for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+    const uint8_t *record = records;
+    memset(digests, 1, sizeof digests);
+    memset(&untouched, 1, sizeof untouched);
+    plm_proof_labels(counts[n], records, sizes, digests);
+    for (size_t i = 0; i < counts[n]; record += sizes[i++]) {
+      const struct plm_proof_digest alone = plm_proof_label(record, sizes[i]);
+      assert_memory_equal(digests[i].bytes, alone.bytes, sizeof alone.bytes);
+    }
+    assert_memory_equal(&digests[counts[n]], &untouched, sizeof untouched);
+  }
+}
+
 /* ---- paths ----------------------------------------------------------------------------------- */
 
 /* A range of a tree with its path, all of which can be changed. */
@@ -335,6 +359,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_stream_gives_the_hash_of_the_whole),
       cmocka_unit_test(labels_are_part_of_a_group),
+      cmocka_unit_test(many_labels_have_their_own_hashes),
       cmocka_unit_test(a_path_proves_its_range_and_nothing_else),
       cmocka_unit_test(a_tree_gives_paths_of_large_counts),
       cmocka_unit_test(ranges_that_are_none_are_refused),

@@ -1,6 +1,6 @@
 /* The folder of scores: its origin, its lock, what killed commands left, and reading the scores of
  * an assay beside its measurements. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -188,6 +188,25 @@ static void many_scores_are_read(void **state)
   free(scored);
 }
 
+static plm_status read_three(void *context, struct plm_error *error)
+{
+  static const double expected[] = {7, 1, 0, 8, 2, 1, 9, 3, 1};
+  struct plm_assay_values values;
+  (void)context;
+  const plm_status status =
+      read_both("DMS_score\n1\n2\n3\n", "DMS_score,plm_score\n1,7\n2,8\n3,9\n", 2, &values, error);
+  if (status == PLM_OK) are(&values, 3, expected);
+  if (status != PLM_OK) assert_null(values.score);
+  plm_assay_values_deinit(&values);
+  return status;
+}
+
+static void a_lack_of_memory_is_an_error(void **state)
+{
+  (void)state;
+  failing_memory_try(read_three, NULL, 3);
+}
+
 static void refuses(const char *assay, const char *scored, plm_status status, const char *where,
                     const char *what)
 {
@@ -241,6 +260,7 @@ int main(void)
       cmocka_unit_test(an_assay_has_its_file),
       cmocka_unit_test(scores_are_read_beside_measurements),
       cmocka_unit_test(many_scores_are_read),
+      cmocka_unit_test(a_lack_of_memory_is_an_error),
       cmocka_unit_test(other_files_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
