@@ -2,24 +2,14 @@
 # Sourced by tidy.sh. Every reference to the manual names a page, and if it names a section, one that the page has:
 # doc/NAME.md or doc/NAME.md#section in sources, and links in the pages themselves.
 
-anchors() { # of the headings of a page, as GitHub makes them
-  awk '/^```/ { code = !code } !code && /^#+ / {
-         sub(/^#+ /, ""); gsub(/`/, ""); $0 = tolower($0); gsub(/[^a-z0-9 _-]/, ""); gsub(/ /, "-"); print }' "$1"
-}
-refer() { # FILE:LINE PAGE[#ANCHOR]
-  local page=${2%%#*} anchor=
-  [ "$page" = "$2" ] || anchor=${2#*#}
-  if [ ! -e "$page" ]; then complain "$1: there is no $page"; return; fi
-  case $page in *.md) [ -z "$anchor" ] || [ "$(anchors "$page" | grep -cxF -- "$anchor")" -gt 0 ] || complain "$1: $page has no section #$anchor" ;; esac
-}
-while IFS=: read -r file line reference; do refer "$file:$line" "$reference"; done < <(
-  git grep -noE '(^|[^a-z/])doc/[a-z_-]+\.md(#[a-z0-9_-]+)?' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' '*.sh' Makefile |
-    sed -E 's/^([^:]+:[0-9]+:)[^d]?/\1/')
-while IFS=: read -r file line link; do
-  link=${link#](}
-  case $link in http*|'#'*) continue ;; esac
-  refer "$file:$line" "$(realpath -m --relative-to=. "$(dirname "$file")/${link%%#*}")$([ "${link%%#*}" = "$link" ] || echo "#${link#*#}")"
-done < <(git grep -noE '\]\([^)]+' -- '*.md')
+while IFS= read -r line; do complain "$line"; done < <(
+  awk -f tests/support/make/tidy_references.awk \
+    <(find . \( -path ./.git -o -path ./build \) -prune -o -printf '%P\n' | sed 's|^$|.|') \
+    <(git ls-files -z '*.md' | xargs -0 awk 'FNR == 1 { code = 0 } /^```/ { code = !code } !code && /^#+ / { # as GitHub makes them
+        sub(/^#+ /, ""); gsub(/`/, ""); $0 = tolower($0); gsub(/[^a-z0-9 _-]/, ""); gsub(/ /, "-"); print FILENAME "#" $0 }') \
+    <(git grep -noE '(^|[^a-z/])doc/[a-z_-]+\.md(#[a-z0-9_-]+)?' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' '*.sh' Makefile |
+        sed -E 's/^([^:]+:[0-9]+):[^d]?/\1\t/'
+      git grep -noE '\]\([^)]+' -- '*.md' | sed -E 's/^([^:]+:[0-9]+):\]\((.*)/\1\t\2\tlink/' | grep -vE $'\t(http|#)'))
 while IFS= read -r line; do complain "a page that is not in the manual: $line"; done < <(
   git grep -nE '(^|[^a-z/_(.A-Z-])(model|data|attention|checkpoints|operations|performance|style|architecture|ranks)\.md([^a-z]|$)' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' '*.sh' Makefile || true)
 
