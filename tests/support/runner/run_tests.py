@@ -48,6 +48,9 @@ ROOT = choose_tests.ROOT
 SANITIZED = ("asan", "tsan")
 NOTHING_COLLECTED = 5  # pytest's exit status
 MOST_WAITING = 4  # tests that run at the same time, for each core
+# What they would compute together if each had a core of its own. Almost every test waits now and
+# then, so that with less than this a core in seven is idle.
+MOST_LOAD = 1.5  # for each core
 WARM_FROM = 3  # for fewer tests, importing PyTorch once does not pay
 
 
@@ -278,7 +281,7 @@ def has_mark(pid, mark):
 
 
 class Queue:
-    """Gives out the tests, the longest first, so that those which run compute on about `cores` cores."""
+    """Gives out the tests, the longest first, so that those which run keep `cores` cores busy."""
 
     def __init__(self, tests, times, cores):
         self.cores, self.times = cores, times
@@ -289,7 +292,7 @@ class Queue:
     def fits(self, test):
         load = sum(self.running.values())
         few = len(self.running) < MOST_WAITING * self.cores
-        return not self.running or (few and load + self.times.load(test) <= self.cores + 0.3)
+        return not self.running or (few and load + self.times.load(test) <= MOST_LOAD * self.cores)
 
     def next(self):
         """The next test, or None at the end. Waits while the cores are busy."""

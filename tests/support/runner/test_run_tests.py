@@ -396,3 +396,22 @@ def test_a_test_that_waits_shares_a_core(tmp_path):
     known = choose_tests.Test("a", pathlib.Path("a"), "test", load=0.7)
     new = choose_tests.Test("new", pathlib.Path("new"), "test", load=0.2)
     assert [times.load(known), times.load(new)] == [0.15, 0.2]
+
+
+def test_more_tests_run_than_there_are_cores(tmp_path):
+    """A test that computes waits now and then, so three of them share two cores."""
+    loads = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 0.25, "f": 0.25}
+    tests = [
+        choose_tests.Test(name, pathlib.Path(name), "test", seconds=9, load=load)
+        for name, load in loads.items()
+    ]
+    times = Times(tmp_path / "none.tsv")
+    queue = run_tests.Queue(tests, times, 2)
+    begun = [queue.next().name for _ in range(3)]
+    assert begun == ["a", "b", "c"]
+    assert not any(map(queue.fits, queue.waiting))
+    queue.done(tests[0])
+    assert [test.name for test in queue.waiting if queue.fits(test)] == ["d", "e", "f"]
+    one = run_tests.Queue(tests, times, 1)
+    assert one.next().name == "a"
+    assert [test.name for test in one.waiting if one.fits(test)] == ["e", "f"]
