@@ -170,6 +170,7 @@ $(BUILD)/obj/emulated/kernels/%.o $(BUILD)/obj/emulated/tests/emulation/planted%
 $(BUILD)/obj/emulated/tests/emulation/alignment.cc.o: ALL_CXXFLAGS += $(OWN_ALIGNMENT_CHECK)
 $(BUILD)/obj/tests/%.o: OPTIMISE := -O1
 $(BUILD)/obj/tests/bench/%.o $(BUILD)/obj/tests/support/bench/%.o $(BUILD)/obj/tests/support/operators/%.o: OPTIMISE := -O2
+$(BUILD)/obj/tests/support/operators/attention_case.o: OPTIMISE := -O3
 # This one has loops over every received token, which GCC vectorises from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 

@@ -201,6 +201,22 @@ void attention_case_run_on(struct attention_case *p, struct plm_ops *ops)
 }
 
 /* ---- the reference: one query and head at a time, straight from the formulas ---- */
+/* Several sums, which the compiler adds up at once. */
+static double dot(const double *a, const double *b, size_t n)
+{
+  double part[4] = {0}, sum = 0;
+  const size_t whole = n / 4 * 4;
+  for (size_t i = 0; i < whole; i += 4)
+    for (size_t j = 0; j < 4; j++) part[j] += a[i + j] * b[i + j];
+  for (size_t i = whole; i < n; i++) sum += a[i] * b[i];
+  return sum + part[0] + part[1] + part[2] + part[3];
+}
+
+static void add(double *restrict to, double factor, const double *restrict x, size_t n)
+{
+  for (size_t i = 0; i < n; i++) to[i] += factor * x[i];
+}
+
 static void reference_query(struct attention_case *p, size_t chunk, size_t query, size_t head,
                             double *score, double *slope)
 {
@@ -212,30 +228,25 @@ static void reference_query(struct attention_case *p, size_t chunk, size_t query
   *lse = INFINITY;
   if (begin == end) return;
 #define AT(tensor, r) (p->exact[tensor] + (r)*p->width + column)
-  double largest = -INFINITY, sum = 0, delta = 0;
+  double largest = -INFINITY, sum = 0;
   for (size_t k = begin; k < end; k++) {
-    double dot = 0;
-    for (size_t d = 0; d < K; d++) dot += AT(Q, row)[d] * AT(K_, chunk * L + k)[d];
-    score[k] = cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale;
+    const double product = dot(AT(Q, row), AT(K_, chunk * L + k), K);
+    score[k] = cap > 0 ? cap * tanh(product * scale / cap) : product * scale;
     slope[k] = cap > 0 ? 1 - score[k] * score[k] / (cap * cap) : 1;
     if (score[k] > largest) largest = score[k];
   }
   for (size_t k = begin; k < end; k++) sum += exp(score[k] - largest);
   *lse = largest + log(sum);
   for (size_t k = begin; k < end; k++) score[k] = exp(score[k] - *lse);
-  for (size_t k = begin; k < end; k++)
-    for (size_t d = 0; d < K; d++) AT(OUT, row)[d] += score[k] * AT(V, chunk * L + k)[d];
-  for (size_t d = 0; d < K; d++) delta += AT(DOUT, row)[d] * AT(OUT, row)[d];
+  for (size_t k = begin; k < end; k++) add(AT(OUT, row), score[k], AT(V, chunk * L + k), K);
+  const double delta = dot(AT(DOUT, row), AT(OUT, row), K);
   for (size_t k = begin; k < end; k++) {
     const size_t key = chunk * L + k;
-    double dp = 0;
-    for (size_t d = 0; d < K; d++) dp += AT(DOUT, row)[d] * AT(V, key)[d];
+    const double dp = dot(AT(DOUT, row), AT(V, key), K);
     const double ds = score[k] * (dp - delta) * slope[k] * scale;
-    for (size_t d = 0; d < K; d++) {
-      AT(DV, key)[d] += score[k] * AT(DOUT, row)[d];
-      AT(DQ, row)[d] += ds * AT(K_, key)[d];
-      AT(DK, key)[d] += ds * AT(Q, row)[d];
-    }
+    add(AT(DV, key), score[k], AT(DOUT, row), K);
+    add(AT(DQ, row), ds, AT(K_, key), K);
+    add(AT(DK, key), ds, AT(Q, row), K);
   }
 #undef AT
 }

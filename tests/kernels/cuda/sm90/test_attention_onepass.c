@@ -2,10 +2,13 @@
  * 9.0: results beside the dense masked reference in double precision, the same bits in any order of
  * threads and blocks, planted faults, and the choice between one kernel and two. */
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/fewer.h"
+#include "tests/support/harness/scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/model/model_config.h"
 #include "kernels/cuda/cuda.h"
@@ -20,7 +23,7 @@ static void every_mask_kind(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
-  for (unsigned kinds = 1; kinds < 16; kinds += 2)
+  for (unsigned kinds = 1; kinds < 16; kinds += fewer_of(2, 4))
     attention_check(&sample, kinds, 23, 50, 1, kinds == 5 ? 128 : 64, 0, true);
 }
 
@@ -29,14 +32,14 @@ static void head_widths(void **state)
   (void)state;
   static const int32_t widths[] = {40, 72, 96, 128};
   attention_batch_of(&sample, 1, 80, {0, 0, 50}, {0, 52, 26});
-  attention_check_widths(&sample, 2, widths, sizeof widths / sizeof *widths, true);
+  attention_check_widths(&sample, 2, widths, fewer_of(sizeof widths / sizeof *widths, 2), true);
 }
 
 static void lengths(void **state)
 {
   (void)state;
-  static const uint32_t all[] = {1, 63, 64, 65, 129, 193};
-  attention_check_lengths(all, sizeof all / sizeof *all, 64, true);
+  static const uint32_t all[] = {1, 64, 65, 193, 63, 129};
+  attention_check_lengths(all, fewer_of(sizeof all / sizeof *all, 4), 64, true);
 }
 
 /* Tiles of queries that see three and more turns of 128 keys, so that sums are begun, continued and
@@ -104,7 +107,8 @@ static void the_same_bits_in_any_order_and_number_of_blocks(void **state)
   (void)state;
   static const char *const cards[] = {"multiprocessors=1", "multiprocessors=2",
                                       "multiprocessors=200"};
-  for (int32_t K = 64; K <= 128; K += 64) {
+  const int32_t widest = (int32_t)fewer_of(128, 64);
+  for (int32_t K = 64; K <= widest; K += 64) {
     struct attention_case one, other, split;
     compute_with(&one, K, "multiprocessors=2", 1);
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
@@ -133,7 +137,7 @@ static void little_scratch_leaves_two_kernels(void **state)
   setenv("PLM_CUDA_ATTENTION_BACKWARD", "split", 1);
   compute_with(&split, 64, "multiprocessors=2", 1);
   setenv("PLM_CUDA_ATTENTION_BACKWARD", "onepass", 1);
-  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+  for (size_t i = fewer_of(0, 2); i < sizeof rooms / sizeof *rooms; i++) {
     plm_emulation_scratch(rooms[i] * sizeof(float));
     compute_with(&little, 64, "multiprocessors=2", 1);
     plm_emulation_scratch(0);
@@ -153,7 +157,8 @@ static void each_fault_shows(void **state)
   struct attention_case sound;
   compute_with(&sound, 64, "multiprocessors=2", 1);
   assert_false(attention_sm90_fault_shows(&sound, ATTENTION_BACKWARD, PLM_EVERYWHERE_SOUND, 1));
-  for (int fault = PLM_EVERYWHERE_FULL_WAIT; fault < PLM_EVERYWHERE_FAULTS; fault++) {
+  const int step = (int)fewer_of(1, 3);
+  for (int fault = PLM_EVERYWHERE_FULL_WAIT; fault < PLM_EVERYWHERE_FAULTS; fault += step) {
     bool seen = false;
     /* the first is that of kernels whose workers own tiles of their own, and a head of 64 columns
      * is one tile, so that the distance to the next one is not used */
@@ -264,13 +269,15 @@ static void a_forced_choice_is_kept(void **state)
   attention_case_deinit(&p);
 }
 
-/* A fault that only one kernel has: it is not used, and the two kernels are. */
+/* A fault that only one kernel has: it is not used, and the two kernels are. Those have passed
+ * their check, which takes seconds, in the test of tuning. */
 static void a_device_is_checked(void **state)
 {
   (void)state;
   static const char instead[] = "attention's backward pass is two kernels: a gradient differs";
   if (device_case_is_real()) skip("it tests the emulation");
   plm_emulation_capability(90, false); /* forgets earlier checks */
+  unlink(scratch_path("checked-emulation-3-attention-backward"));
   plm_cuda_planted_everywhere(PLM_EVERYWHERE_MATRICES);
   struct plm_ops *ops = open_tuning(1);
   plm_cuda_planted_everywhere(PLM_EVERYWHERE_SOUND);
@@ -287,6 +294,7 @@ int main(void)
   setenv("PLM_CUDA_ATTENTION", "sm90", 1);
   setenv("PLM_CUDA_ATTENTION_BACKWARD", "onepass", 1);
   setenv("PLM_CUDA_RELU2", "library", 1); /* a forced choice is not checked */
+  setenv("PLM_ALGORITHM_CACHE", scratch_directory(), 1);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(head_widths),
