@@ -6,8 +6,9 @@ small_corpus corpus
 small_fasta s.fasta 40 3
 for architecture in transformer patch_unet; do
   small_config $architecture.yaml $architecture
-  plm-pipeline up $architecture.yaml --set run=$architecture --set trainer.steps=60 \
-    --set trainer.schedule.cooldown_steps=20 --set trainer.precision=fp32 -q 2>up.log || fail "training: $(cat up.log)"
+  plm-pipeline up $architecture.yaml trainer packer --set run=$architecture --set trainer.steps=60 \
+    --set trainer.checkpoint.every=60 --set trainer.schedule.cooldown_steps=20 --set trainer.precision=fp32 -q 2>up.log ||
+    fail "training: $(cat up.log)"
 done
 
 # moved FP32 INT8: the least cosine of the rows of two files of 40 x 64 floats (npy)
@@ -30,11 +31,12 @@ print(min(cosine(a, b) for a, b in pairs))
 END
 }
 
+tokens=${PLM_TEST_FEWER:+300}
 for architecture in transformer patch_unet; do
   checkpoint=$architecture/checkpoints/latest
   for precision in fp32 int8; do
     expect 0 plm-pipeline embed --checkpoint $checkpoint --precision $precision --output $precision.npy s.fasta
-    expect 0 plm-pipeline evaluate --checkpoint $checkpoint --corpus corpus --max-tokens 800 --precision $precision \
+    expect 0 plm-pipeline evaluate --checkpoint $checkpoint --corpus corpus --max-tokens "${tokens:-800}" --precision $precision \
       --pseudo-perplexity exact --json
     jq .pseudo_perplexity out >$precision.ppl
   done
