@@ -59,26 +59,33 @@ FORCE_INLINE void block_begin(vfloat (*acc)[4], const int rows, const int vector
 FORCE_INLINE void block_end(const struct product *p, vfloat (*acc)[4], float *c,
                             const float *factor, const int rows, const int vectors)
 {
+  const int64_t c_stride = p->c_stride;
+  if (p->mode == PRODUCT_SET) {
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) store(c + r * c_stride + v * LANES, acc[r][v]);
+    return;
+  }
+  const bool scales = p->mode == PRODUCT_SCALE;
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++) {
+    const vfloat scale = scales ? splat(factor[r]) : splat(1);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) {
-      float *to = c + r * p->c_stride + v * LANES;
-      if (p->mode == PRODUCT_ADD)
-        acc[r][v] += load(to);
-      else if (p->mode == PRODUCT_SCALE)
-        acc[r][v] += factor[r] * load(to);
-      store(to, acc[r][v]);
+      float *to = c + r * c_stride + v * LANES;
+      store(to, scale * load(to) + acc[r][v]);
     }
+  }
 }
 
-FORCE_INLINE void product_block(const struct product *p, const float *a, const float *b, float *c,
-                                const float *factor, const int rows, const int vectors)
+/* Adds A B to acc. If a_row or a_depth is a constant, each step needs fewer addresses. */
+FORCE_INLINE void product_steps(vfloat (*acc)[4], const float *a, const int64_t a_row,
+                                const int64_t a_depth, const float *b, const int64_t b_stride,
+                                const int depth, const int rows, const int vectors)
 {
-  vfloat acc[12][4];
-  const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
-  block_begin(acc, rows, vectors);
-  for (int k = p->depth; k > 0; k--) {
+#pragma GCC unroll 4
+  for (int k = 0; k < depth; k++) {
     vfloat row[4];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) row[v] = load(b + v * LANES);
@@ -91,6 +98,17 @@ FORCE_INLINE void product_block(const struct product *p, const float *a, const f
     a += a_depth;
     b += b_stride;
   }
+}
+
+FORCE_INLINE void product_block(const struct product *p, const float *a, const float *b, float *c,
+                                const float *factor, const int rows, const int vectors)
+{
+  vfloat acc[12][4];
+  block_begin(acc, rows, vectors);
+  if (p->a_depth == 1)
+    product_steps(acc, a, p->a_row, 1, b, p->b_stride, p->depth, rows, vectors);
+  else
+    product_steps(acc, a, 1, p->a_depth, b, p->b_stride, p->depth, rows, vectors);
   block_end(p, acc, c, factor, rows, vectors);
 }
 
@@ -100,15 +118,20 @@ FORCE_INLINE void product_block(const struct product *p, const float *a, const f
   static __attribute__((noinline)) void NAME##_panel_##VECTORS(const struct product *p,            \
                                                                const float *b, float *c, int rows) \
   {                                                                                                \
+    const struct product local = *p; /* the stores of C do not change it */                        \
     int r = 0;                                                                                     \
     for (; r + ROWS <= rows; r += ROWS)                                                            \
-      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS, VECTORS);  \
+      NAME##_block(&local, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS,       \
+                   VECTORS);                                                                       \
     for (; r + 4 <= rows; r += 4)                                                                  \
-      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4, VECTORS);     \
+      NAME##_block(&local, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4,          \
+                   VECTORS);                                                                       \
     for (; r + 2 <= rows; r += 2)                                                                  \
-      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2, VECTORS);     \
+      NAME##_block(&local, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2,          \
+                   VECTORS);                                                                       \
     for (; r < rows; r++)                                                                          \
-      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1, VECTORS);     \
+      NAME##_block(&local, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1,          \
+                   VECTORS);                                                                       \
   }
 
 PANEL(product, 1, ROWS_1)

@@ -241,8 +241,10 @@ static void load_tile(const struct plm_attention_task *task, const struct worksp
     delta[i] = 0;
     if (!real) continue;
     vfloat sum = {0};
+    const int64_t row = (int64_t)(tile->first + i) * task->out_stride;
+    prefetch_next_head(task->out, row, K, task->bf16);
     for (int d = 0; d < K; d += LANES) {
-      const int64_t at = (int64_t)(tile->first + i) * task->out_stride + d;
+      const int64_t at = row + d;
       const int elements = K - d < LANES ? K - d : LANES;
       sum += load_act(task->dout, at, elements, task->bf16) *
              load_act(task->out, at, elements, task->bf16);
@@ -251,11 +253,9 @@ static void load_tile(const struct plm_attention_task *task, const struct worksp
   }
 }
 
-/* P = 2^(S - lse) and dS = P (dP - delta), times the derivative of the soft cap if there is one. */
-static void slope_block(const struct plm_attention_task *task, const struct workspace *w,
-                        int vectors, int count)
+FORCE_INLINE void slope_columns(const struct workspace *w, int vectors, int count, float exponent,
+                                const bool capped)
 {
-  const float exponent = exponent_factor(task);
   for (int v = 0; v < vectors; v++) {
     const vfloat lse = load(w->statistics + v * LANES);
     const vfloat delta = load(w->statistics + TILE + v * LANES);
@@ -264,11 +264,21 @@ static void slope_block(const struct plm_attention_task *task, const struct work
       const int at = r * TILE + v * LANES;
       const vfloat p = exp2_of(load(w->scores + at) * exponent - lse);
       vfloat slope = p * (load(w->slopes + at) - delta);
-      if (task->soft_cap > 0) slope *= load(w->derivative + at);
+      if (capped) slope *= load(w->derivative + at);
       store(w->scores + at, p);
       store(w->slopes + at, slope);
     }
   }
+}
+
+/* P = 2^(S - lse) and dS = P (dP - delta), times the derivative of the soft cap if there is one. */
+static void slope_block(const struct plm_attention_task *task, const struct workspace *w,
+                        int vectors, int count)
+{
+  if (task->soft_cap > 0)
+    slope_columns(w, vectors, count, exponent_factor(task), true);
+  else
+    slope_columns(w, vectors, count, exponent_factor(task), false);
 }
 
 #if defined(PLM_ISA_avx512)
@@ -343,10 +353,13 @@ static void store_rows(void *out, const float *rows, int64_t first, int count, i
                        int K, float factor, bool is_bf16)
 {
   const int width = padded_width(K);
-  for (int r = 0; r < count; r++)
+  for (int r = 0; r < count; r++) {
+    const int64_t row = (first + r) * stride;
+    prefetch_next_head(out, row, K, is_bf16);
     for (int d = 0; d < K; d += LANES)
-      store_act(out, (first + r) * stride + d, K - d < LANES ? K - d : LANES, is_bf16,
+      store_act(out, row + d, K - d < LANES ? K - d : LANES, is_bf16,
                 load(rows + (int64_t)r * width + d) * factor);
+  }
 }
 
 static void backward(struct plm_attention_task *task)
