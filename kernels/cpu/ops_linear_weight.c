@@ -1,7 +1,8 @@
-/* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and
- * sums over the tokens in strips, in their order. The number of threads changes the height of the
- * shares. In bf16 products the bits do not depend on it (test_ops_products.c). In fp32 products
- * they do with oneDNN's kernels for AVX2.
+/* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of dw
+ * and sums over the tokens in strips, in their order. The shares divide O; in fp32 they divide the
+ * longer of O and I, because the library rearranges all of the operand that is not divided. The
+ * number of threads changes the height of the shares. In bf16 products the bits do not depend on it
+ * (test_ops_products.c). In fp32 products they do with oneDNN's kernels for AVX2.
  *
  * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
  * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
@@ -21,7 +22,7 @@
 #include "kernels/cpu/product.h"
 
 enum {
-  SHARE = 16, /* shares of O begin at multiples of this many rows of dw */
+  SHARE = 16, /* shares begin at multiples of this many rows or columns of dw */
   PANEL_ROWS = 512,
   PANEL_DEPTH = 256,
   PANEL_GAP = 16, /* floats between the rows of a panel */
@@ -29,8 +30,8 @@ enum {
   DEPTH_LAST = 128
 };
 
-/* Rows [*begin, *end) of dw in share `index` of `count`. The rows after the last multiple of SHARE
- * belong to the last share, because oneDNN has another kernel for a product of one row. */
+/* Rows or columns [*begin, *end) of dw in share `index` of `count`. Those after the last multiple
+ * of SHARE belong to the last share, because oneDNN has another kernel for a product of one row. */
 static void share_of(int64_t O, uint32_t index, uint32_t count, int64_t *begin, int64_t *end)
 {
   plm_pool_share(O / SHARE * SHARE, SHARE, index, count, begin, end);
@@ -47,39 +48,52 @@ struct float_job {
   int64_t panel, stride; /* floats of a panel, and of a thread's space */
 };
 
-/* Adds the products of all tokens to rows [begin, begin + rows) of dw. */
-static void add_panel(const struct float_job *job, float *panel, int64_t begin, int64_t rows)
+/* A part of dw: rows [row, row + rows) and columns [column, column + columns). */
+struct part {
+  int64_t row, rows, column, columns;
+};
+
+/* Adds the products of all tokens to a part of dw, of at most PANEL_ROWS rows. */
+static void add_panel(const struct float_job *job, float *panel, const struct part *of)
 {
   const struct plm_cpu *cpu = job->cpu;
-  struct plm_product_shape shape = {.M = rows,
-                                    .N = job->I,
-                                    .lda = rows + PANEL_GAP,
+  struct plm_product_shape shape = {.M = of->rows,
+                                    .N = of->columns,
+                                    .lda = of->rows + PANEL_GAP,
                                     .ldb = job->I,
                                     .ldc = job->I,
                                     .transpose_a = 1,
                                     .accumulate = 1};
   for (int64_t n = 0; n < job->N; n += PANEL_DEPTH) {
-    const float *x = plm_act_at(cpu, job->x, n * job->I);
+    const float *x = plm_act_at(cpu, job->x, n * job->I + of->column);
     shape.K = job->N - n < PANEL_DEPTH ? job->N - n : PANEL_DEPTH;
     for (int64_t k = 0; k < shape.K; k++)
       cpu->vector.to_float(panel + k * shape.lda,
-                           plm_act_at(cpu, job->dy, (n + k) * job->O + begin), rows);
+                           plm_act_at(cpu, job->dy, (n + k) * job->O + of->row), of->rows);
     if (cpu->bf16) {
-      cpu->vector.to_float(panel + job->panel, x, shape.K * job->I);
+      cpu->vector.to_float(panel + job->panel, x, (shape.K - 1) * job->I + of->columns);
       x = panel + job->panel;
     }
-    plm_product_run_float(&shape, job->dw + begin * job->I, panel, x);
+    plm_product_run_float(&shape, job->dw + of->row * job->I + of->column, panel, x);
   }
 }
 
 static void float_share(void *context, uint32_t index, uint32_t count)
 {
   const struct float_job *job = context;
-  int64_t begin, end;
-  share_of(job->O, index, count, &begin, &end);
-  for (; begin < end; begin += PANEL_ROWS)
-    add_panel(job, job->space + (int64_t)index * job->stride, begin,
-              end - begin < PANEL_ROWS ? end - begin : PANEL_ROWS);
+  struct part part = {.columns = job->I};
+  int64_t begin = 0, end = job->O;
+  if (job->I > job->O) {
+    share_of(job->I, index, count, &part.column, &part.columns);
+    part.columns -= part.column;
+  } else {
+    share_of(job->O, index, count, &begin, &end);
+  }
+  if (part.columns == 0) return;
+  for (part.row = begin; part.row < end; part.row += PANEL_ROWS) {
+    part.rows = end - part.row < PANEL_ROWS ? end - part.row : PANEL_ROWS;
+    add_panel(job, job->space + (int64_t)index * job->stride, &part);
+  }
 }
 
 /* Floats of a panel. */
