@@ -171,10 +171,11 @@ partitioned() {
     ([.[] | select(.tid == $track and .cat != "step") | {name, b: (.ts | ns), d: (.dur | ns)}] |
       sort_by([.b, -.d])) as $events |
     (if ($steps | length) == 0 then "there is no step" else empty end),
-    ($steps[] | .name as $name | (.ts | ns) as $begin | ($begin + (.dur | ns)) as $end |
-      reduce ($events[] | select(.b >= $begin and .b < $end)) as $e ({now: $begin, wrong: ""};
+    ($steps[] | .name as $name | (.ts | ns) as $begin | ($begin + (.dur | ns)) as $last |
+      reduce ($events[] | select(.b >= $begin and .b < $last)) as $e ({now: $begin, wrong: ""};
         if .wrong != "" or $e.b < .now then . elif $e.b > .now then .wrong = "before \($e.name)" else .now += $e.d end) |
       if .wrong != "" then "a gap \(.wrong) in \($name)"
-      elif .now != $end then "\($name) ends at \($end), and its events at \(.now)" else empty end)')
+      elif .now != $last then "\($name) ends at \($last), and its events at \(.now)" else empty end)') ||
+    fail "rank $1, track $2: jq cannot say"
   [ -z "$wrong" ] || fail "rank $1, track $2: $wrong"
 }
