@@ -91,11 +91,11 @@ def trace(step):
 
 
 def streams(names, chunks, run_name="alone"):
-    """The first chunks of each corpus, as a run on it alone takes them."""
+    """The first chunks of each corpus, at least so many, as a run on it alone takes them."""
     result = []
-    for name in names:
+    for name, count in zip(names, chunks, strict=True):
         configure(f"{name}.corpus", run_name)
-        lines = [line for step in range(1, -(-chunks // CHUNKS) + 1) for line in trace(step)]
+        lines = [line for step in range(1, -(-count // CHUNKS) + 1) for line in trace(step)]
         result.append(
             [{key: line[key] for key in ("epoch", "chunk", "documents")} for line in lines]
         )
@@ -169,8 +169,9 @@ def packers(run_name, *holdings):
 
 
 def test_the_sources_are_those_of_the_page():
-    alone = streams("abc", 400)
     mixture = [(3, 1), (2, None), (0.5, 4)]
+    drawn = [k for s in range(30) for k in draw(mixture, 20, s)]
+    alone = streams("abc", [drawn.count(k) for k in range(3)])
     configure(
         "[{path: a.corpus, weight: 3, final_weight: 1}, {path: b.corpus, weight: 2}, "
         "{path: c.corpus, weight: 0.5, final_weight: 4}]",
@@ -255,7 +256,10 @@ def test_one_source_may_draw_clusters():
     configure("c.corpus", "alone", sampling="clusters")
     lines = [line for step in range(1, steps + 1) for line in trace(step)]
     keys = ("epoch", "chunk", "documents")
-    alone = [streams("a", steps * CHUNKS)[0], [{key: line[key] for key in keys} for line in lines]]
+    alone = [
+        streams("a", [steps * CHUNKS])[0],
+        [{key: line[key] for key in keys} for line in lines],
+    ]
 
     configure(corpus, "whole", steps)
     taken, clusters = [0, 0], {}
@@ -336,7 +340,7 @@ def test_a_resume_may_add_a_source_and_change_weights():
     state = json.loads(pathlib.Path("run/checkpoints/latest/trainer.json").read_text())
     changes = [line for entry in state["history"] for line in entry.get("changes", [])]
     assert sum(line.startswith("corpus: source") for line in changes) == 3
-    alone = streams("abc", 250)
+    alone = streams("abc", counts)
     taken = [0, 0, 0]
     for line in lines:
         k = line["source"]

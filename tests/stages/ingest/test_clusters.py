@@ -39,10 +39,10 @@ def arrange(records, cluster_of):
     clusters = {}  # keeps the order of insertion
     for record in records:
         clusters.setdefault(cluster_of.get(record[0], record[0]), []).append(record)
-    return {
-        split: [members for name, members in clusters.items() if split_of(name) == split]
-        for split in SPLITS
-    }
+    splits = {split: [] for split in SPLITS}
+    for name, members in clusters.items():
+        splits[split_of(name)].append(members)
+    return splits
 
 
 def fingerprint(splits, clustered=True):

@@ -98,7 +98,7 @@ fi
 
 if command -v shellcheck >/dev/null; then
   while IFS= read -r line; do complain "$line"; done < <(
-    printf '%s\n' "${scripts[@]}" | xargs -P "$(nproc)" -n 20 shellcheck -x -S warning -f gcc 2>&1 || true)
+    printf '%s\n' "${scripts[@]}" | xargs -P "$(nproc)" -n 4 shellcheck -x -S warning -f gcc 2>&1 || true)
 fi
 
 [ "$offences" -eq 0 ] && echo "tidy: ${#sources[@]} source files are in order"

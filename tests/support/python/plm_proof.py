@@ -1,6 +1,7 @@
 """The hash tree of a corpus, written from its definition in doc/data.md and with Python's BLAKE2b:
 the tests compare common/proof and `ingest` with it."""
 
+import functools
 import hashlib
 import struct
 
@@ -10,11 +11,11 @@ SPLITS = ("train", "valid", "test")
 ESM = {letter: 4 + i for i, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO.-")}
 UNKNOWN = 3
 ZEROS = bytes(32)
+PERSONS = [b"plm-proof".ljust(15, b"\0") + bytes([tag]) for tag in range(9)]
 
 
 def blake(tag, message, size):
-    person = b"plm-proof".ljust(15, b"\0") + bytes([tag])
-    return hashlib.blake2b(message, digest_size=size, person=person).digest()
+    return hashlib.blake2b(message, digest_size=size, person=PERSONS[tag]).digest()
 
 
 def u32(value):
@@ -79,8 +80,12 @@ def sequence(tokens, token_bytes):
     return blake(3, root([blake(1, block, 32) for block in blocks(tokens, token_bytes)]), 16)
 
 
+NO_LABEL = blake(4, b"", 16)
+
+
 def leaf(residues, sequence_hash, label=b""):
-    return blake(5, u32(residues) + sequence_hash + blake(4, label, 16), 16)
+    label_hash = blake(4, label, 16) if label else NO_LABEL
+    return blake(5, u32(residues) + sequence_hash + label_hash, 16)
 
 
 def group(leaves):
@@ -111,12 +116,14 @@ def head(tokenizer, splits):
 def fingerprint(tokenizer, documents, clusters=None):
     """{split: [residues]} and, with clusters, {split: [size]} -> 32 hexadecimal digits"""
     width = 2 if tokenizer == "byte" else 1
+
+    @functools.cache  # many short sequences are equal
+    def leaf_of(residues):
+        return leaf(len(residues), sequence(tokens_of(residues, tokenizer), width))
+
     splits = {}
     for name in SPLITS:
-        leaves = [
-            leaf(len(residues), sequence(tokens_of(residues, tokenizer), width))
-            for residues in documents[name]
-        ]
+        leaves = [leaf_of(residues) for residues in documents[name]]
         sizes = clusters[name] if clusters else []
         splits[name] = (len(leaves), documents_root(leaves), len(sizes), clusters_root(sizes))
     return head(tokenizer, splits)
