@@ -12,6 +12,7 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -249,6 +250,78 @@ static void a_run_is_complete_while_done_holds(void **state)
   finds(&prepared, true, false, 300);
 }
 
+/* Another path may hold the same documents. What is not there any more is left to the trainer. */
+static void another_corpus_is_refused(void **state)
+{
+  (void)state;
+  static const struct written_corpus small = {
+      .tokenizer = PLM_TOKENIZER_ESM, .documents = {20, 2, 2}, .longest = 30};
+  struct written_corpus large = small;
+  large.documents[0] = 21;
+  struct plm_corpus *corpora[] = {written_corpus_open("old", &small),
+                                  written_corpus_open("copy", &small),
+                                  written_corpus_open("other", &large)};
+  const char *paths[] = {plm_corpus_path(corpora[0]), plm_corpus_path(corpora[1]),
+                         plm_corpus_path(corpora[2]), "/nowhere", "null"};
+  static const struct {
+    int before, now;
+    plm_status status;
+  } rows[] = {{0, 0, PLM_OK}, {0, 1, PLM_OK}, {0, 2, PLM_CONFIG}, {2, 1, PLM_CONFIG},
+              {3, 2, PLM_OK}, {0, 3, PLM_OK}, {2, 2, PLM_OK},     {4, 2, PLM_OK},
+              {2, 4, PLM_OK}, {4, 4, PLM_OK}};
+  char yaml[2 * PLM_PATH_SIZE];
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_prepared prepared;
+    struct plm_error error;
+    snprintf(yaml, sizeof yaml, "corpus: %s\n", paths[rows[i].before]);
+    begin(yaml);
+    plm_log_init("t", PLM_LOG_ERROR);
+    put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+    snprintf(yaml, sizeof yaml, "corpus: %s\n", paths[rows[i].now]);
+    const plm_status status = inspect(yaml, PLM_RESUME_AUTO, NULL, &prepared, &error);
+    if (status != rows[i].status) fail_msg("row %zu: status %d, %s", i, (int)status, error.what);
+    if (status == PLM_OK) continue;
+    assert_non_null(strstr(error.what, paths[rows[i].before]));
+    assert_non_null(strstr(error.what, "which holds other documents"));
+  }
+  for (size_t i = 0; i < 3; i++) plm_corpus_close(corpora[i]);
+}
+
+/* The file CORPUS of the run decides, also if the path is the same. */
+static void the_corpus_is_the_one_that_was_pinned(void **state)
+{
+  (void)state;
+  static const struct written_corpus small = {
+      .tokenizer = PLM_TOKENIZER_ESM, .documents = {20, 2, 2}, .longest = 30};
+  struct plm_corpus *corpus = written_corpus_open("pinned", &small);
+  char yaml[2 * PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE];
+  struct plm_run_corpus pinned = {.fingerprint = plm_corpus_info(corpus)->fingerprint};
+  snprintf(yaml, sizeof yaml, "corpus: %s\n", plm_corpus_path(corpus));
+  begin(yaml);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100);
+  for (int other = 0; other < 2; other++) {
+    struct plm_prepared prepared;
+    struct plm_error error = {0};
+    pinned.fingerprint.high += (uint64_t)other;
+    must_work(plm_run_corpus_write(run, &pinned, &error), &error);
+    const plm_status status = inspect(yaml, PLM_RESUME_AUTO, NULL, &prepared, &error);
+    if (status != (other ? PLM_CONFIG : PLM_OK)) fail_msg("%s", error.what);
+    if (!other) continue;
+    plm_hash_to_hex(pinned.fingerprint, hex);
+    assert_non_null(strstr(error.what, "the run was trained on corpus "));
+    assert_non_null(strstr(error.what, hex));
+    assert_non_null(strstr(error.where, plm_corpus_path(corpus)));
+    plm_hash_to_hex(plm_corpus_info(corpus)->fingerprint, hex);
+    assert_non_null(strstr(error.what, hex));
+    must_work(inspect("seed: 1\n", PLM_RESUME_NEVER, NULL, &prepared, &error), &error);
+  }
+  struct plm_prepared prepared;
+  struct plm_error error;
+  put(PLM_RUN_CORPUS, "damaged");
+  assert_int_not_equal(inspect(yaml, PLM_RESUME_AUTO, NULL, &prepared, &error), PLM_OK);
+  plm_corpus_close(corpus);
+}
+
 /* What the run's pipeline.yaml has. */
 static void records(uint64_t seed, uint64_t steps, const char *prometheus)
 {
@@ -367,6 +440,8 @@ int main(void)
       cmocka_unit_test(changes_are_printed),
       cmocka_unit_test(only_a_checkpoint_of_the_run_is_resumed),
       cmocka_unit_test(a_run_is_complete_while_done_holds),
+      cmocka_unit_test(another_corpus_is_refused),
+      cmocka_unit_test(the_corpus_is_the_one_that_was_pinned),
       cmocka_unit_test(the_folder_is_prepared),
       cmocka_unit_test(earlier_state_is_moved_aside),
       cmocka_unit_test(a_stage_apart_leaves_the_run_alone),
