@@ -80,12 +80,12 @@ FORCE_INLINE void block_end(const struct product *p, vfloat (*acc)[4], float *c,
 }
 
 /* Adds A B to acc. If a_row or a_depth is a constant, each step needs fewer addresses. */
-FORCE_INLINE void product_steps(vfloat (*acc)[4], const float *a, const int64_t a_row,
-                                const int64_t a_depth, const float *b, const int64_t b_stride,
-                                const int depth, const int rows, const int vectors)
+FORCE_INLINE void product_steps(const struct product *p, vfloat (*acc)[4], const float *a,
+                                const float *b, const int64_t a_row, const int64_t a_depth,
+                                const int rows, const int vectors)
 {
 #pragma GCC unroll 4
-  for (int k = 0; k < depth; k++) {
+  for (int k = 0; k < p->depth; k++) {
     vfloat row[4];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) row[v] = load(b + v * LANES);
@@ -96,7 +96,7 @@ FORCE_INLINE void product_steps(vfloat (*acc)[4], const float *a, const int64_t 
       for (int v = 0; v < vectors; v++) acc[r][v] += broadcast * row[v];
     }
     a += a_depth;
-    b += b_stride;
+    b += p->b_stride;
   }
 }
 
@@ -106,9 +106,9 @@ FORCE_INLINE void product_block(const struct product *p, const float *a, const f
   vfloat acc[12][4];
   block_begin(acc, rows, vectors);
   if (p->a_depth == 1)
-    product_steps(acc, a, p->a_row, 1, b, p->b_stride, p->depth, rows, vectors);
+    product_steps(p, acc, a, b, p->a_row, 1, rows, vectors);
   else
-    product_steps(acc, a, 1, p->a_depth, b, p->b_stride, p->depth, rows, vectors);
+    product_steps(p, acc, a, b, 1, p->a_depth, rows, vectors);
   block_end(p, acc, c, factor, rows, vectors);
 }
 
