@@ -1,8 +1,8 @@
 /* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of dw
- * and sums over the tokens in strips, in their order. The shares divide O; in fp32 they divide the
- * longer of O and I, because the library rearranges all of the operand that is not divided. The
- * number of threads changes the height of the shares. In bf16 products the bits do not depend on it
- * (test_ops_products.c). In fp32 products they do with oneDNN's kernels for AVX2.
+ * and sums over the tokens in strips, in their order. The shares divide O, so the number of threads
+ * changes their height. In bf16 products the bits do not depend on that (test_ops_products.c). In
+ * fp32 products they do with oneDNN's kernels for AVX2. There the shares divide I if it is longer
+ * than O, because the library rearranges all of the operand that is not divided.
  *
  * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
  * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
@@ -78,12 +78,18 @@ static void add_panel(const struct float_job *job, float *panel, const struct pa
   }
 }
 
+/* Not if dy is widened, because each thread would widen all of it. */
+static bool divides_columns(const struct float_job *job)
+{
+  return job->I > job->O && job->cpu->isa == PLM_ISA_AVX2 && !job->cpu->bf16;
+}
+
 static void float_share(void *context, uint32_t index, uint32_t count)
 {
   const struct float_job *job = context;
   struct part part = {.columns = job->I};
   int64_t begin = 0, end = job->O;
-  if (job->I > job->O) {
+  if (divides_columns(job)) {
     share_of(job->I, index, count, &part.column, &part.columns);
     part.columns -= part.column;
   } else {

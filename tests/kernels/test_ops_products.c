@@ -46,7 +46,7 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   for (int64_t i = 0; i < O * I; i++) dw[i] += before[i];
   c->ops->linear_backward_weight(c->ops, dw_float, dy_act, x_act, N, I, O);
   /* Each element is a sum of N products, whose order the library chooses. In fp32 products,
-   * oneDNN's kernels for AVX2 choose it by the height of a thread's share. */
+   * oneDNN's kernels for AVX2 choose it by the height and width of a thread's share. */
   const bool cut_off = c->ops->act_bytes == 2 && device_case_is_real();
   const bool by_fp32 = c->ops->bf16_products != NULL && strcmp(c->ops->bf16_products, "fp32") == 0;
   const double dw_slack = fmax(16 + 4 * sqrt((double)N), cut_off ? tensor_sum_slack(N) : 0);
