@@ -22,8 +22,9 @@ says err 'split train'
 # The supervisor stops the evaluator when the trainer has failed, which may be before it has evaluated step 0.
 plm-pipeline up pipeline.yaml evaluator packer --set run=run2 --set corpus=only-valid >again.log 2>&1 </dev/null &
 up=$!
+wait_for 30 grep -q 'packer.0 is ready' again.log # a signal before bash has executed `up` would be lost
 wait_for 30 test -s run2/evaluator.jsonl
 kill "$up"
-wait "$up" || true
+drained "$up" up
 jq -e '.step == 0 and .loss > 0 and .lag_steps == 0 and .seconds > 0' run2/evaluator.jsonl >/dev/null ||
   fail "step 0 is evaluated, with every field"
