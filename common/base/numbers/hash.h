@@ -33,9 +33,9 @@ void plm_hash_to_hex(struct plm_hash hash, char hex[PLM_HASH_HEX_SIZE]);
 /* PLM_FORMAT if hex is not exactly 32 lower-case hex digits. */
 plm_status plm_hash_from_hex(const char *hex, struct plm_hash *hash, struct plm_error *error);
 
-/* Hash and size (size_bytes may be NULL) of a file, which is read in parts of bounded size: of a
- * large one ahead, by a thread for each processor up to four. advance (may be NULL): told of each
- * part, in the calling thread; the caller has begun it. */
+/* Hash and size (size_bytes may be NULL) of a file, which is read in parts of bounded size. Of a
+ * large file, up to four threads (no more than processors) read parts ahead. advance (may be NULL):
+ * told of each part, in the calling thread; the caller has begun it. */
 plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size_bytes,
                          struct plm_advance *advance, struct plm_error *error);
 
