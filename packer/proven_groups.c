@@ -54,10 +54,10 @@ plm_status proven_groups_check(struct proven_groups *proven, enum plm_split spli
                                const struct plm_proof_digest *labels, struct plm_error *error)
 {
   const uint64_t documents = plm_corpus_info(proven->corpus)->splits[split].documents;
+  PLM_ASSERT(group < plm_corpus_group_count(documents));
   const uint64_t hash =
       hash_leaves(lengths, digests, labels, plm_corpus_group_documents(documents, group));
   atomic_uint_fast64_t *known = &proven->hashes[split][group];
-  PLM_ASSERT(group < plm_corpus_group_count(documents));
   if (atomic_load_explicit(known, memory_order_relaxed) == hash) return PLM_OK;
   PLM_TRY(plm_corpus_check_leaves(proven->corpus, split, group, lengths, digests, labels, error));
   atomic_store_explicit(known, hash, memory_order_relaxed);

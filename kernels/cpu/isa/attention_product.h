@@ -1,6 +1,6 @@
 /* Small matrix products for attention, C = A B, blocked in registers. Elements of A are broadcast,
- * so A may have any two strides; B and C are read and written by rows. Only isa/attention_tile.c
- * includes this file.
+ * so A may lie in rows or in columns; B and C are read and written by rows. Only
+ * isa/attention_tile.c includes this file.
  *
  * All products of attention have this form, so no scores need to be copied:
  *   S^T = K Q^T, dP^T = V dO^T  broadcast K and V
@@ -35,7 +35,7 @@ enum product_mode {
 };
 
 struct product {
-  const float *a; /* element (row, k) is at row * a_row + k * a_depth */
+  const float *a; /* element (row, k) is at row * a_row + k * a_depth, and one of the two is 1 */
   int64_t a_row, a_depth;
   const float *b; /* row k is at k * b_stride */
   int64_t b_stride;

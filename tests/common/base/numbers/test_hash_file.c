@@ -1,5 +1,6 @@
 /* Large files are hashed as small ones are, although threads read them ahead. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,12 @@ enum { MIB = 1 << 20, LARGE = 16 * MIB, LONGEST = 37 * MIB };
 /* What pread does in this program. */
 static off_t fails_at = -1; /* reads of this byte fail */
 static size_t most = SIZE_MAX;
+static atomic_bool others_read; /* another thread than the first one has read */
 
 ssize_t pread(int descriptor, void *bytes, size_t size, off_t offset)
 {
   const size_t some = size < most ? size : most;
+  if (gettid() != getpid()) others_read = true;
   if (fails_at >= offset && fails_at < offset + (off_t)some) {
     errno = EIO;
     return -1;
@@ -84,6 +87,16 @@ static void every_size_is_hashed(void **state)
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check(sizes[i]);
 }
 
+static void only_a_large_file_is_read_by_threads(void **state)
+{
+  (void)state;
+  others_read = false;
+  check(LARGE - 1);
+  assert_false(others_read);
+  check(LARGE);
+  assert_true(others_read);
+}
+
 static void short_reads_are_continued(void **state)
 {
   (void)state;
@@ -119,6 +132,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_size_is_hashed),
+      cmocka_unit_test(only_a_large_file_is_read_by_threads),
       cmocka_unit_test(short_reads_are_continued),
       cmocka_unit_test(an_error_is_told),
   };
