@@ -78,10 +78,9 @@ static void add_panel(const struct float_job *job, float *panel, const struct pa
   }
 }
 
-/* Not if dy is widened, because each thread would widen all of it. */
 static bool divides_columns(const struct float_job *job)
 {
-  return job->I > job->O && job->cpu->isa == PLM_ISA_AVX2 && !job->cpu->bf16;
+  return job->I > job->O && job->cpu->isa == PLM_ISA_AVX2;
 }
 
 static void float_share(void *context, uint32_t index, uint32_t count)
