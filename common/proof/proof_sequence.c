@@ -29,22 +29,38 @@ uint64_t plm_proof_block_count(uint64_t tokens)
   return tokens == 0 ? 1 : (tokens - 1) / PLM_PROOF_BLOCK + 1;
 }
 
+/* Tokens that are cut into blocks. */
+struct uncut {
+  const uint8_t *at;
+  size_t left, whole; /* bytes of the rest, and of a whole block */
+};
+
+static struct uncut uncut_of(uint32_t token_bytes, const void *tokens, size_t count)
+{
+  return (struct uncut){tokens, count * token_bytes, (size_t)PLM_PROOF_BLOCK * token_bytes};
+}
+
+/* Cuts off a block, whose hash will be written to `hash`. */
+static struct proof_task next_block(struct uncut *uncut, uint8_t *hash)
+{
+  const size_t size = uncut->left < uncut->whole ? uncut->left : uncut->whole;
+  const struct proof_task task = {uncut->at, size, hash};
+  uncut->at += size;
+  uncut->left -= size;
+  return task;
+}
+
 void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
                            struct plm_proof_node *nodes)
 {
-  const size_t whole = (size_t)PLM_PROOF_BLOCK * token_bytes;
-  const uint8_t *at = tokens;
+  struct uncut uncut = uncut_of(token_bytes, tokens, count);
   uint64_t blocks = plm_proof_block_count(count);
-  size_t bytes = count * token_bytes;
   while (blocks != 0) {
     struct proof_task tasks[BATCH];
     const size_t batch = blocks < BATCH ? (size_t)blocks : BATCH;
     for (size_t i = 0; i < batch; i++) {
-      const size_t size = bytes < whole ? bytes : whole;
       nodes[i].sum = 0;
-      tasks[i] = (struct proof_task){at, size, nodes[i].hash};
-      at += size;
-      bytes -= size;
+      tasks[i] = next_block(&uncut, nodes[i].hash);
     }
     proof_hash_many(PROOF_TAG_BLOCK, tasks, batch, PLM_PROOF_HASH_BYTES);
     nodes += batch;
@@ -111,18 +127,12 @@ static bool join_all(struct side_by_side *trees)
 static bool add_sequence(struct side_by_side *trees, uint32_t token_bytes, const void *tokens,
                          uint32_t length, struct proof_task *tasks, size_t *blocks)
 {
-  const size_t whole = (size_t)PLM_PROOF_BLOCK * token_bytes;
+  struct uncut uncut = uncut_of(token_bytes, tokens, length);
   const uint64_t width = plm_proof_block_count(length);
-  const uint8_t *at = tokens;
-  size_t left = (size_t)length * token_bytes;
   if (width > AT_ONCE - *blocks) return false;
   trees->widths[trees->sequences++] = (uint32_t)width;
-  for (uint64_t i = 0; i < width; i++, ++*blocks) {
-    const size_t size = left < whole ? left : whole;
-    tasks[*blocks] = (struct proof_task){at, size, trees->below[*blocks]};
-    at += size;
-    left -= size;
-  }
+  for (uint64_t i = 0; i < width; i++, ++*blocks)
+    tasks[*blocks] = next_block(&uncut, trees->below[*blocks]);
   return true;
 }
 
