@@ -39,7 +39,7 @@ if [ -e "$PLM_BUILD/tests/lib/faults.so" ]; then
       --set evaluator.max_tokens=500 >"$PLM_TMP/evaluator.log" 2>&1) &
   evaluator=$!
   since=$SECONDS
-  until jq -ne 'any(inputs; .step == 60 and .loss != null)' "$run/evaluator.jsonl" >/dev/null 2>&1; do
+  until any_line "$run/evaluator.jsonl" '.step == 60 and .loss != null' >/dev/null 2>&1; do
     still_waiting "$since" "step 60 has not been evaluated"
     kill -0 "$evaluator" || fail "the evaluator ended at a checkpoint that cannot be read: $(cat "$PLM_TMP/evaluator.log")"
     sleep 0.1

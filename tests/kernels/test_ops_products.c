@@ -134,8 +134,8 @@ static void wide_linear_case(struct ops_case *c)
     return;
   }
   linear_shape(c, 256, 264, 520);
-  linear_shape(c, 5, 560,
-               520); /* for dw, threads share the columns; their rows are cut into panels */
+  /* for dw, threads may share the columns; their rows are cut into panels */
+  linear_shape(c, 5, 560, 520);
 }
 
 static void linears_match(void **state)

@@ -131,9 +131,7 @@ mv run/DONE DONE
 rm -r run/checkpoints/step_00000005
 plm-evaluator "$@" >behind.log 2>&1 &
 evaluator=$!
-# any(inputs): `jq -e` of jq 1.6 tells only whether the last line passes a filter
-step_4_is_measured() { jq -ne 'any(inputs; .step == 4 and .set == "gym" and has("ndcg"))' run/evaluator.jsonl; }
-(wait_for 60 step_4_is_measured) || fail "step 4 is not measured: $(cat behind.log; tail -n 3 packer.log)"
+(wait_for 60 any_line run/evaluator.jsonl '.step == 4 and .set == "gym" and has("ndcg")') || fail "step 4 is not measured: $(cat behind.log; tail -n 3 packer.log)"
 kill "$evaluator"
 wait "$evaluator" || true
 jq -r 'select(.set == "stability") | "\(.step) \(.task_skipped // .predictions)"' run/evaluator.jsonl >got

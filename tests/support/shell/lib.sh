@@ -117,6 +117,9 @@ jq() {
   return "$status"
 }
 
+# any_line FILE FILTER: a line of JSON passes the filter. `jq -e` of jq 1.6 tells only whether the last one does.
+any_line() { jq -ne "any(inputs; $2)" "$1"; }
+
 # wait_for SECONDS COMMAND…: waits until it succeeds. SECONDS is for a quiet machine; a busy one gets
 # five times as long, and at least two minutes, before the test fails. It asks less and less often, down to five times
 # a second: jq and other programs that a command starts take more of a processor than what it waits for.
