@@ -13,6 +13,8 @@
 
 #include "common/ops/int8_matrix.h"
 
+enum { PLM_INT8_PANELS_MOST = 2 }; /* that a kernel multiplies at a time */
+
 /* y = (sums - totals) (scales row_scales) + bias + residual, each operation rounded, for a tile of
  * rows and at most 16 columns. Any of totals, bias and residual may be NULL; y may be residual. */
 struct plm_int8_scaling {
@@ -33,8 +35,10 @@ struct plm_int8_kernel {
   float (*quantise)(int32_t *words, const float *x, int64_t I);
   /* Rewrites a panel in words of two int16; NULL if in_word is 4. steps: words of a row. */
   void (*widen)(int32_t *words, const int8_t *panel, int64_t steps);
-  /* sums (rows, 16) = rows of `steps` words times a panel */
-  void (*multiply)(int32_t *sums, const int32_t *a, int64_t rows, const void *panel, int64_t steps);
+  int64_t panels; /* how many panels `multiply` takes at most */
+  /* sums (panels, rows, 16) = rows of `steps` words times successive panels */
+  void (*multiply)(int32_t *sums, const int32_t *a, int64_t rows, const void *panel, int64_t panels,
+                   int64_t steps);
   void (*scale)(const struct plm_int8_scaling *scaling);
 };
 

@@ -114,20 +114,21 @@ static void quantise_activations(void *context, int64_t tile, uint32_t thread)
         job->kernel->quantise(job->words + n * job->steps, job->x + n * job->I, job->I);
 }
 
-/* Multiplies `rows` rows from `begin` on by one panel, and scales the sums. */
-static void multiply_panel(const struct product_job *job, int64_t begin, int64_t rows,
-                           int64_t panel, uint32_t thread)
+/* A panel as the kernel multiplies it. */
+static const void *panel_of(const struct product_job *job, int64_t panel, uint32_t thread)
 {
-  int32_t sums[ROWS_TILE * PLM_INT8_PANEL] __attribute__((aligned(64)));
-  const struct plm_int8_kernel *kernel = job->kernel;
+  const int8_t *b = job->matrix.panels + panel * PLM_INT8_PANEL * job->matrix.depth;
+  if (job->kernel->widen == NULL) return b;
+  int32_t *widened = job->widened + (int64_t)thread * job->steps * PLM_INT8_PANEL;
+  job->kernel->widen(widened, b, job->steps);
+  return widened;
+}
+
+/* Scales the sums of `rows` rows from `begin` on and one panel. */
+static void scale_panel(const struct product_job *job, const int32_t *sums, int64_t begin,
+                        int64_t rows, int64_t panel)
+{
   const int64_t first = panel * PLM_INT8_PANEL, left = job->O - first;
-  const void *b = job->matrix.panels + first * job->matrix.depth;
-  if (kernel->widen != NULL) {
-    int32_t *widened = job->widened + (int64_t)thread * job->steps * PLM_INT8_PANEL;
-    kernel->widen(widened, b, job->steps);
-    b = widened;
-  }
-  kernel->multiply(sums, job->words + begin * job->steps, rows, b, job->steps);
   const int64_t at = begin * job->O + first;
   const struct plm_int8_scaling scaling = {
       .y = job->y + at,
@@ -136,11 +137,27 @@ static void multiply_panel(const struct product_job *job, int64_t begin, int64_t
       .sums = sums,
       .row_scales = job->scales + begin,
       .scales = job->matrix.scales + first,
-      .totals = kernel->in_word == 4 ? job->matrix.totals + first : NULL,
+      .totals = job->kernel->in_word == 4 ? job->matrix.totals + first : NULL,
       .bias = job->layer->bias != NULL ? job->layer->bias + first : NULL,
       .rows = rows,
       .columns = left < PLM_INT8_PANEL ? left : PLM_INT8_PANEL};
-  kernel->scale(&scaling);
+  job->kernel->scale(&scaling);
+}
+
+/* Multiplies `rows` rows from `begin` on by the panels [panel, end), and scales the sums. */
+static void multiply_panels(const struct product_job *job, int64_t begin, int64_t rows,
+                            int64_t panel, int64_t end, uint32_t thread)
+{
+  int32_t sums[PLM_INT8_PANELS_MOST * ROWS_TILE * PLM_INT8_PANEL] __attribute__((aligned(64)));
+  const struct plm_int8_kernel *kernel = job->kernel;
+  while (panel < end) {
+    const int64_t panels = end - panel < kernel->panels ? 1 : kernel->panels;
+    kernel->multiply(sums, job->words + begin * job->steps, rows, panel_of(job, panel, thread),
+                     panels, job->steps);
+    for (int64_t i = 0; i < panels; i++)
+      scale_panel(job, sums + i * rows * PLM_INT8_PANEL, begin, rows, panel + i);
+    panel += panels;
+  }
 }
 
 static void finish_row(const struct product_job *job, float *y, int64_t columns)
@@ -160,8 +177,8 @@ static void multiply_tile(void *context, int64_t tile, uint32_t thread)
   const int64_t first = tile % job->strips * PANELS_STRIP * PLM_INT8_PANEL;
   const int64_t whole = PANELS_STRIP * PLM_INT8_PANEL;
   const int64_t columns = job->O - first < whole ? job->O - first : whole;
-  for (int64_t column = first; column < first + columns; column += PLM_INT8_PANEL)
-    multiply_panel(job, begin, rows, column / PLM_INT8_PANEL, thread);
+  multiply_panels(job, begin, rows, first / PLM_INT8_PANEL,
+                  plm_int8_padded(first + columns) / PLM_INT8_PANEL, thread);
   if (job->layer->after == PLM_INT8_LINEAR) return;
   for (int64_t row = begin; row < begin + rows; row++)
     finish_row(job, job->y + row * job->O + first, columns);

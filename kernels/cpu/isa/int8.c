@@ -152,6 +152,7 @@ static inline vint add_pairs(vint c, vint a, vint b)
 #define INT8_NAME(name) name##_pairs
 #define INT8_LANES SIMD_WIDTH
 #define INT8_ROWS (SIMD_WIDTH == 8 ? 6 : 2) /* what the registers hold */
+#define INT8_PANELS 1
 #define INT8_DOT add_pairs
 #include "kernels/cpu/isa/int8_block.h"
 
@@ -164,6 +165,7 @@ const struct plm_int8_kernel plm_int8_kernel_portable =
      .in_word = 2,
      .quantise = quantise_short,
      .widen = widen,
+     .panels = panels_pairs,
      .multiply = multiply_pairs,
      .scale = scale_tile};
 #endif
@@ -204,10 +206,12 @@ static inline vint add_fours(vint c, vint a, vint b)
 #undef INT8_NAME
 #undef INT8_LANES
 #undef INT8_ROWS
+#undef INT8_PANELS
 #undef INT8_DOT
 #define INT8_NAME(name) name##_fours
 #define INT8_LANES SIMD_WIDTH
 #define INT8_ROWS (SIMD_WIDTH == 8 ? 6 : 12)
+#define INT8_PANELS (SIMD_WIDTH == 8 ? 1 : 2)
 #define INT8_DOT add_fours
 #include "kernels/cpu/isa/int8_block.h"
 #pragma GCC pop_options
@@ -220,6 +224,7 @@ const struct plm_int8_kernel plm_int8_kernel_avx_vnni =
     {.name = SIMD_WIDTH == 8 ? "AVX-VNNI" : "AVX512_VNNI",
      .in_word = 4,
      .quantise = quantise_bytes,
+     .panels = panels_fours,
      .multiply = multiply_fours,
      .scale = scale_tile};
 #endif
