@@ -230,7 +230,7 @@ static void check_kernel(const struct plm_int8_kernel *kernel)
   }
   for (int64_t rows = 1; rows <= ROWS; rows++) {
     int32_t sums[ROWS * 16];
-    kernel->multiply(sums, words + (ROWS - rows) * steps, rows, b, steps);
+    kernel->multiply(sums, words + (ROWS - rows) * steps, rows, b, 1, steps);
     for (int64_t row = 0; row < rows; row++)
       for (int64_t column = 0; column < 16; column++) {
         int32_t wanted = 0;

@@ -47,9 +47,9 @@ PANEL(pairs, 4, ROWS_4)
 /* Computes `rows` rows and `vectors` vectors of C. */
 static void product_run_pairs(const struct product *p, int rows, int vectors)
 {
-  static product_panel *const panels[] = {NULL, pairs_panel_1, pairs_panel_2, pairs_panel_3,
-                                          pairs_panel_4};
-  run_panels(panels, p, rows, vectors);
+  static const struct product_panels of = {
+      .panels = {NULL, pairs_panel_1, pairs_panel_2, pairs_panel_3, pairs_panel_4}};
+  run_panels(&of, p, rows, vectors);
 }
 
 /* Rounds both to bf16, with `even` in the lower half of the result and `odd` in the upper half. */

@@ -44,6 +44,7 @@ struct product {
   int depth;
   enum product_mode mode;
   const float *factor; /* one for each row, for PRODUCT_SCALE */
+  bool half;           /* C has nothing in the upper half of its last vector */
 };
 
 /* The start and the end of a block of C, for any type of elements of A and B. After inlining, rows
@@ -144,9 +145,15 @@ PANEL(product, 4, ROWS_4)
 /* Computes one panel, which starts at `b` and `c`. */
 typedef void product_panel(const struct product *p, const float *b, float *c, int rows);
 
-/* Computes `rows` rows and `vectors` vectors of C; panels[n], n <= MAX_VECTORS, computes n vectors.
- */
-static void run_panels(product_panel *const *panels, const struct product *p, int rows, int vectors)
+/* panels[n], 1 <= n <= MAX_VECTORS, computes n vectors, and halves[n] all but the upper half of the
+ * last of them. */
+struct product_panels {
+  product_panel *panels[MAX_VECTORS + 1], *halves[MAX_VECTORS + 1];
+};
+
+/* Computes `rows` rows and `vectors` vectors of C. */
+static void run_panels(const struct product_panels *of, const struct product *p, int rows,
+                       int vectors)
 {
   for (int v = 0; v < vectors;) {
     int width = vectors - v;
@@ -154,20 +161,86 @@ static void run_panels(product_panel *const *panels, const struct product *p, in
       /* two panels of half the width are faster than a wide one and a single vector */
       width = width == MAX_VECTORS + 1 ? (width + 1) / 2 : MAX_VECTORS;
     }
+    product_panel *const *panels = p->half && v + width == vectors ? of->halves : of->panels;
     panels[width](p, p->b + v * LANES, p->c + v * LANES, rows);
     v += width;
   }
 }
 
+#if defined(PLM_ISA_avx512)
+/* ---- all but the upper half of the last vector, for heads of 24, 40, 56, ... ---- */
+typedef float vhalf __attribute__((vector_size(LANES * 2)));
+typedef float vhalf_unaligned __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
+
+FORCE_INLINE vhalf load_half(const float *p)
+{
+  return *(const vhalf_unaligned *)p;
+}
+
+FORCE_INLINE void half_steps(const struct product *p, vfloat (*acc)[4], vhalf *last, const float *a,
+                             const float *b, const int64_t a_row, const int64_t a_depth,
+                             const int rows, const int whole)
+{
+#pragma GCC unroll 4
+  for (int k = 0; k < p->depth; k++) {
+    vfloat row[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < whole; v++) row[v] = load(b + v * LANES);
+    const vhalf row_last = load_half(b + whole * LANES);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+      const vfloat broadcast = splat(a[r * a_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < whole; v++) acc[r][v] += broadcast * row[v];
+      last[r] += (vhalf)_mm512_castps512_ps256((__m512)broadcast) * row_last;
+    }
+    a += a_depth;
+    b += p->b_stride;
+  }
+}
+
+FORCE_INLINE void half_block(const struct product *p, const float *a, const float *b, float *c,
+                             const float *factor, const int rows, const int vectors)
+{
+  const int whole = vectors - 1;
+  vfloat acc[12][4];
+  vhalf last[12];
+  block_begin(acc, rows, whole);
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++) last[r] = (vhalf){0};
+  if (p->a_depth == 1)
+    half_steps(p, acc, last, a, b, p->a_row, 1, rows, whole);
+  else
+    half_steps(p, acc, last, a, b, 1, p->a_depth, rows, whole);
+  block_end(p, acc, c, factor, rows, whole);
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++) {
+    float *to = c + r * p->c_stride + whole * LANES;
+    const float scale = p->mode == PRODUCT_SCALE ? factor[r] : 1.0f;
+    if (p->mode != PRODUCT_SET) last[r] += scale * load_half(to);
+    *(vhalf_unaligned *)to = last[r];
+  }
+}
+
+PANEL(half, 1, ROWS_1)
+PANEL(half, 2, ROWS_2)
+PANEL(half, 3, ROWS_3)
+PANEL(half, 4, ROWS_4)
+#endif
+
 static void product_run(const struct product *p, int rows, int vectors)
 {
-#if defined(PLM_ISA_avx512) || defined(__aarch64__)
-  static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2, product_panel_3,
-                                          product_panel_4};
-#else
-  static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2, product_panel_3};
+  static const struct product_panels of = {
+#if defined(PLM_ISA_avx512)
+      .halves = {NULL, half_panel_1, half_panel_2, half_panel_3, half_panel_4},
 #endif
-  run_panels(panels, p, rows, vectors);
+#if defined(PLM_ISA_avx512) || defined(__aarch64__)
+      .panels = {NULL, product_panel_1, product_panel_2, product_panel_3, product_panel_4}
+#else
+      .panels = {NULL, product_panel_1, product_panel_2, product_panel_3}
+#endif
+  };
+  run_panels(&of, p, rows, vectors);
 }
 
 #endif

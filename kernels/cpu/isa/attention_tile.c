@@ -54,6 +54,18 @@ static void run_product(const struct plm_attention_task *task, const struct prod
   product_run(product, rows, vectors);
 }
 
+/* Whether rows of K floats need only the lower half of their last vector, and halves are cheaper.
+ */
+static bool ends_in_half(const struct plm_attention_task *task)
+{
+#if defined(PLM_ISA_avx512)
+  return !task->pairs && task->K % LANES == LANES / 2;
+#else
+  (void)task;
+  return false;
+#endif
+}
+
 /* The depth of a product along `count` keys or queries. */
 static int depth_of(const struct plm_attention_task *task, int count)
 {
@@ -218,7 +230,8 @@ static void forward(struct plm_attention_task *task)
                                       .c_stride = width,
                                       .depth = depth_of(task, count),
                                       .mode = first == tile.begin ? PRODUCT_SET : PRODUCT_SCALE,
-                                      .factor = w.statistics + 2 * TILE};
+                                      .factor = w.statistics + 2 * TILE,
+                                      .half = ends_in_half(task)};
       run_product(task, &product, tile.count, width / LANES);
     }
     finish_tile(task, &w, &tile);
@@ -338,7 +351,8 @@ static void backward_block(struct plm_attention_task *task, const struct workspa
                             .c_stride = width,
                             .depth = depth_of(task, tile->count),
                             .mode = PRODUCT_ADD,
-                            .factor = w->statistics /* unused */};
+                            .factor = w->statistics /* unused */,
+                            .half = ends_in_half(task)};
   run_product(task, &product, count, columns); /* dV += P^T dO */
   product.a = w->slopes, product.b = w->q_rows, product.c = w->dk + at;
   run_product(task, &product, count, columns); /* dK += dS^T Q */

@@ -110,21 +110,37 @@ FORCE_INLINE vbf16 to_bf16(vfloat x)
   return __builtin_convertvector((vuint)choose(x == x, (vfloat)rounded, (vfloat)quiet), vbf16);
 }
 
+#if defined(PLM_ISA_avx512)
+/* The first `count` lanes, 0 <= count < LANES. */
+FORCE_INLINE __mmask16 first_lanes(int count)
+{
+  return (__mmask16)((1u << count) - 1u);
+}
+#endif
+
 /* Loads `count` elements (1..LANES) from element `at` on; the lanes beyond them are 0. */
 FORCE_INLINE vfloat load_act(const void *base, int64_t at, int count, bool is_bf16)
 {
   if (is_bf16) {
     const uint16_t *p = (const uint16_t *)base + at;
     if (count == LANES) return from_bf16(*(const vbf16_unaligned *)p);
+#if defined(PLM_ISA_avx512)
+    return from_bf16((vbf16)_mm256_maskz_loadu_epi16(first_lanes(count), p));
+#else
     vbf16 part = {0};
     memcpy(&part, p, (size_t)count * sizeof *p);
     return from_bf16(part);
+#endif
   }
   const float *p = (const float *)base + at;
   if (count == LANES) return load(p);
+#if defined(PLM_ISA_avx512)
+  return (vfloat)_mm512_maskz_loadu_ps(first_lanes(count), p);
+#else
   vfloat part = {0};
   memcpy(&part, p, (size_t)count * sizeof *p);
   return part;
+#endif
 }
 
 FORCE_INLINE void store_act(void *base, int64_t at, int count, bool is_bf16, vfloat x)
@@ -135,14 +151,22 @@ FORCE_INLINE void store_act(void *base, int64_t at, int count, bool is_bf16, vfl
     if (count == LANES)
       *(vbf16_unaligned *)p = rounded;
     else
+#if defined(PLM_ISA_avx512)
+      _mm256_mask_storeu_epi16(p, first_lanes(count), (__m256i)rounded);
+#else
       memcpy(p, &rounded, (size_t)count * sizeof *p);
+#endif
     return;
   }
   float *p = (float *)base + at;
   if (count == LANES)
     store(p, x);
   else
+#if defined(PLM_ISA_avx512)
+    _mm512_mask_storeu_ps(p, first_lanes(count), (__m512)x);
+#else
     memcpy(p, &x, (size_t)count * sizeof *p);
+#endif
 }
 
 /* (2^f - 1) / f on [-1/2, 1/2]: a Remez fit, whose relative error in 2^f is 4.6e-9. */

@@ -58,15 +58,31 @@ static inline vfloat vfma(vfloat a, vfloat b, vfloat c)
 }
 
 /* ---- load and store ---- */
-/* Loads the last, partial vector of a row through memory. It is a separate function to keep the
- * body of the loop short. */
+#if defined(PLM_ISA_avx512)
+/* The first `left` lanes, 0 <= left < SIMD_WIDTH. */
+static inline __mmask16 vlanes(int64_t left)
+{
+  return (__mmask16)((1u << left) - 1u);
+}
+#endif
+
+/* Loads the last, partial vector of a row. It is a separate function to keep the body of the loop
+ * short. */
 static inline vfloat vload_float_part(const float *from, int64_t left)
 {
+#if defined(PLM_ISA_avx512)
+  return (vfloat)_mm512_maskz_loadu_ps(vlanes(left), from);
+#elif defined(PLM_ISA_avx2)
+  static const int32_t ones[2 * SIMD_WIDTH] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  const __m256i mask = _mm256_loadu_si256((const void *)(ones + SIMD_WIDTH - left));
+  return (vfloat)_mm256_maskload_ps(from, mask);
+#else
   float lane[SIMD_WIDTH] = {0};
   vfloat x;
   for (int64_t i = 0; i < left; i++) lane[i] = from[i];
   memcpy(&x, lane, sizeof x);
   return x;
+#endif
 }
 
 static inline vfloat vload_float(const float *from, int64_t left)
@@ -83,9 +99,13 @@ static inline void vstore_float(float *to, vfloat x, int64_t left)
     memcpy(to, &x, sizeof x);
     return;
   }
+#if defined(PLM_ISA_avx512)
+  _mm512_mask_storeu_ps(to, vlanes(left), (__m512)x);
+#else
   float lane[SIMD_WIDTH];
   memcpy(lane, &x, sizeof x);
   for (int64_t i = 0; i < left; i++) to[i] = lane[i];
+#endif
 }
 
 static inline vfloat vfrom_bf16(vbf16 h)
@@ -110,11 +130,15 @@ static inline vbf16 vto_bf16(vfloat x)
 
 static inline vfloat vload_bf16_part(const uint16_t *from, int64_t left)
 {
+#if defined(PLM_ISA_avx512)
+  return vfrom_bf16((vbf16)_mm256_maskz_loadu_epi16(vlanes(left), from));
+#else
   uint16_t lane[SIMD_WIDTH] = {0};
   vbf16 h;
   for (int64_t i = 0; i < left; i++) lane[i] = from[i];
   memcpy(&h, lane, sizeof h);
   return vfrom_bf16(h);
+#endif
 }
 
 static inline vfloat vload_bf16(const uint16_t *from, int64_t left)
@@ -132,9 +156,13 @@ static inline void vstore_bf16(uint16_t *to, vfloat x, int64_t left)
     memcpy(to, &h, sizeof h);
     return;
   }
+#if defined(PLM_ISA_avx512)
+  _mm256_mask_storeu_epi16(to, vlanes(left), (__m256i)h);
+#else
   uint16_t lane[SIMD_WIDTH];
   memcpy(lane, &h, sizeof h);
   for (int64_t i = 0; i < left; i++) to[i] = lane[i];
+#endif
 }
 
 /* ---- choice and reduction ---- */
