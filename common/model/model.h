@@ -124,8 +124,8 @@ struct plm_model_memory {
 plm_status plm_model_memory(const struct plm_model_config *config, size_t act_bytes,
                             const struct plm_model_options *options,
                             struct plm_model_memory *memory, struct plm_error *error);
-/* Bytes that the backend takes besides, for operands that it widens to fp32 in the largest product
- * of a pass of max_chunks chunks (ops->linear_scratch). */
+/* Bytes that the backend takes besides, for operands that it widens to fp32 or transposes in the
+ * largest product of a pass of max_chunks chunks (ops->linear_scratch). */
 uint64_t plm_model_widened(const struct plm_model_config *config, const struct plm_ops *ops,
                            uint32_t max_chunks);
 

@@ -1,4 +1,4 @@
-/* The operands that a backend widens for a product. The largest product is one of a block: those of
+/* The operands that a backend widens or transposes for a product. The largest product is one of a block: those of
  * the head and of adapters are smaller. */
 #include "common/model/architecture.h"
 #include "common/model/model.h"

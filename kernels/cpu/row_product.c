@@ -11,6 +11,7 @@
 struct variant {
   struct variant *next;
   int64_t rows, first, columns;
+  bool turned;                       /* B is stored as (K, N), and that of the family as (N, K) */
   const struct plm_product *product; /* NULL if its bits differ */
 };
 
@@ -230,6 +231,20 @@ static struct plm_product_shape shape_of(const struct plm_row_family *family, in
   return shape;
 }
 
+/* Replaces B, stored as (N, K), by its transpose. Returns false if there is no memory. */
+static bool turn(struct probe *probe, const struct plm_product_shape *s)
+{
+  const int64_t bytes = in_bytes(s);
+  char *turned = get_lines(s->K * s->N * bytes);
+  if (turned == NULL) return false;
+  for (int64_t n = 0; n < s->N; n++)
+    for (int64_t k = 0; k < s->K; k++)
+      memcpy(turned + (k * s->N + n) * bytes, probe->B + (n * s->ldb + k) * bytes, (size_t)bytes);
+  free(probe->B);
+  probe->B = turned;
+  return true;
+}
+
 /* Reduces B in place to the columns [first, first + columns). */
 static void slice(char *B, const struct plm_product_shape *s, int64_t first, int64_t columns)
 {
@@ -275,6 +290,18 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
   if (!make_probe(&probe, family->owner, &family->shape, rows)) return false;
   slice(probe.B, &family->shape, first, columns);
   const bool same = run_probe(family, &probe, product, rows, first, columns);
+  free_probe(&probe);
+  return same;
+}
+
+/* The same of all columns with B transposed. */
+static bool agrees_turned(struct plm_row_family *family, const struct plm_product *product,
+                          int64_t rows)
+{
+  struct probe probe;
+  if (!make_probe(&probe, family->owner, &family->shape, rows)) return false;
+  const bool same = turn(&probe, &family->shape) &&
+                    run_probe(family, &probe, product, rows, 0, family->shape.N);
   free_probe(&probe);
   return same;
 }
@@ -361,6 +388,15 @@ struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
   return family;
 }
 
+static const struct plm_product *keep_variant(struct plm_row_family *family, struct variant variant)
+{
+  struct variant *kept = plm_alloc(sizeof *kept);
+  *kept = variant;
+  kept->next = family->variants;
+  family->variants = kept;
+  return kept->product;
+}
+
 /* The product of `rows` rows by some of the columns. NULL if its bits differ, or after an error. */
 static const struct plm_product *variant(struct plm_row_family *family, int64_t rows, int64_t first,
                                          int64_t columns)
@@ -368,14 +404,28 @@ static const struct plm_product *variant(struct plm_row_family *family, int64_t 
   const bool whole = columns == family->shape.N;
   if (rows == family->unit && whole) return family->unit_product;
   for (const struct variant *v = family->variants; v != NULL; v = v->next)
-    if (v->rows == rows && v->first == first && v->columns == columns) return v->product;
+    if (v->rows == rows && v->first == first && v->columns == columns && !v->turned)
+      return v->product;
   const struct plm_product_shape shape = shape_of(family, rows, columns);
   const struct plm_product *product = plm_products_get(family->owner->products, &shape);
   if (product != NULL && !agrees(family, product, rows, first, columns)) product = NULL;
-  struct variant *fresh = plm_alloc(sizeof *fresh);
-  *fresh = (struct variant){family->variants, rows, first, columns, product};
-  family->variants = fresh;
-  return product;
+  return keep_variant(family, (struct variant){.rows = rows,
+                                               .first = first,
+                                               .columns = columns,
+                                               .product = product});
+}
+
+/* The product of `rows` rows with B transposed. NULL if its bits differ, or after an error. */
+static const struct plm_product *turned_variant(struct plm_row_family *family, int64_t rows)
+{
+  for (const struct variant *v = family->variants; v != NULL; v = v->next)
+    if (v->rows == rows && v->turned) return v->product;
+  struct plm_product_shape shape = shape_of(family, rows, family->shape.N);
+  shape.transpose_b = 0;
+  shape.ldb = shape.N;
+  const struct plm_product *product = plm_products_get(family->owner->products, &shape);
+  if (product != NULL && !agrees_turned(family, product, rows)) product = NULL;
+  return keep_variant(family, (struct variant){.rows = rows, .turned = true, .product = product});
 }
 
 /* The product with the smallest height that holds `rows` rows, which are fewer than a unit. */
@@ -421,6 +471,14 @@ void plm_row_tiling_init(struct plm_row_tiling *tiling, struct plm_row_family *f
   if (after % unit > 0) tiling->last = row_product_smallest(family, after % unit);
 }
 
+bool plm_row_tiling_turn(struct plm_row_tiling *tiling, struct plm_row_family *family)
+{
+  const struct plm_product_shape *s = &family->shape;
+  if (!s->transpose_b || s->is_bf16) return false;
+  tiling->turned = turned_variant(family, tiling->tile);
+  return tiling->turned != NULL;
+}
+
 size_t plm_row_tiling_padding(const struct plm_row_tiling *tiling)
 {
   const struct plm_product_shape *s = &tiling->shape;
@@ -447,6 +505,10 @@ void plm_row_tiling_run(const struct plm_row_tiling *tiling, uint32_t thread, ch
 {
   const int64_t A_row = tiling->shape.K * in_bytes(&tiling->shape);
   const int64_t C_row = tiling->shape.N * out_bytes(&tiling->shape);
+  if (tiling->turned != NULL && rows == tiling->tile) {
+    plm_product_run(tiling->turned, thread, C, A, tiling->turned_B);
+    return;
+  }
   for (int i = 0; i < 4; i++) {
     const struct plm_row_run *run = &tiling->runs[i];
     for (; run->rows > 0 && rows >= run->rows; rows -= run->rows) {

@@ -43,12 +43,19 @@ struct plm_row_tiling {
   int64_t tile;                   /* rows of a call of plm_row_tiling_run */
   struct plm_row_run runs[4];
   struct plm_row_run last;
+  const struct plm_product *turned; /* for whole tiles, by turned_B; NULL: runs[0] is used */
+  const char *turned_B;             /* a copy of B as (K, N), which the caller sets */
 };
 
 /* Cuts `rows` rows into tiles of about `tile` rows, a multiple of the unit. Only the pool's caller
  * may call this, and plm_row_height and plm_row_strip. */
 void plm_row_tiling_init(struct plm_row_tiling *tiling, struct plm_row_family *family, int64_t rows,
                          int64_t tile);
+
+/* Lets whole tiles be multiplied by a transposed copy of B, which is faster, if B is stored as
+ * (N, K) and the bits stay the same. Returns whether it does; then turned_B must be set. Only the
+ * pool's caller may call this. */
+bool plm_row_tiling_turn(struct plm_row_tiling *tiling, struct plm_row_family *family);
 
 /* Bytes that plm_row_tiling_run needs for the padded rows of A and C. */
 size_t plm_row_tiling_padding(const struct plm_row_tiling *tiling);

@@ -262,7 +262,8 @@ static void the_memory_is_what_is_estimated(void **state)
     ops->close(ops);
   }
   struct plm_ops *wide = open_as(PLM_PRECISION_FP32, PLM_BF16_AUTO, 2);
-  assert_int_equal(wide->linear_scratch(wide, 512, 512, 512), 0);
+  assert_int_equal(wide->linear_scratch(wide, 1023, 512, 480), 0);
+  assert_int_equal(wide->linear_scratch(wide, 1024, 512, 480), 512 * 480 * sizeof(float));
   wide->close(wide);
 }
 
