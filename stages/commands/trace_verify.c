@@ -89,7 +89,7 @@ static plm_status find_checkpoints(const struct plm_config *config, uint64_t ste
   }
   PLM_TRY(read_checkpoint(checkpoints, last, after, error));
   if (first != 0) return read_checkpoint(checkpoints, first, before, error);
-  *before = (struct recorded){.mixed = after->mixed};
+  *before = (struct recorded){0};
   return PLM_OK;
 }
 
@@ -131,16 +131,24 @@ static plm_status add_step(struct plm_trace_sources *sources, uint64_t s, bool m
   return PLM_OK;
 }
 
-/* Whether step s was hashed with the sources of its chunks: a run that had one corpus became a
- * mixture at a resume. */
-static bool is_mixed(const struct plm_trace_sources *sources, const struct recorded *before,
-                     uint64_t s)
+/* The first step (from 0) whose chunks were hashed with their sources. A run on one corpus begins
+ * with that at a resume with a list, and nothing says which step that was; so it is the first one
+ * that took chunks of several sources or, if there is none, that of the checkpoint before. */
+static uint64_t first_mixed(const struct plm_trace_sources *sources, const struct recorded *before,
+                            const struct recorded *after)
 {
-  return before->mixed || plm_mixture_history_at(&sources->history, s)->mixture.count > 1;
+  if (!after->mixed) return after->step;
+  for (size_t p = 0; p < sources->history.count && !before->mixed; p++) {
+    const struct plm_mixture_part *part = &sources->history.parts[p];
+    if (part->mixture.count > 1) return part->first > before->step ? part->first : before->step;
+  }
+  return before->step;
 }
 
+/* Extends the chain from one checkpoint to the other. mixed: the first step whose chunks are hashed
+ * with their sources. */
 static plm_status recompute(struct plm_trace_sources *sources, const struct recorded *before,
-                            const struct recorded *after, struct plm_hash *chain,
+                            const struct recorded *after, uint64_t mixed, struct plm_hash *chain,
                             struct plm_error *error)
 {
   struct plm_progress progress;
@@ -152,22 +160,37 @@ static plm_status recompute(struct plm_trace_sources *sources, const struct reco
   for (uint64_t s = before->step; status == PLM_OK && s < after->step; s++) {
     const uint64_t done = s - before->step;
     plm_progress_update(&progress, done, after->step - before->step, done, done, "step");
-    status = add_step(sources, s, is_mixed(sources, before, s), hasher, chain, error);
+    status = add_step(sources, s, s >= mixed, hasher, chain, error);
   }
   plm_progress_clear(&progress);
   plm_hasher_close(hasher);
   return status;
 }
 
+/* Whether the documents lead from one chain to the other. A list may also have had one corpus at
+ * first, so steps before the first mixed one are tried with their sources too. */
+static plm_status prove(struct plm_trace_sources *sources, const struct recorded *before,
+                        const struct recorded *after, bool *proved, struct plm_error *error)
+{
+  const uint64_t mixed = first_mixed(sources, before, after);
+  struct plm_hash chain;
+  PLM_TRY(recompute(sources, before, after, mixed, &chain, error));
+  *proved = plm_hash_equal(chain, after->chain);
+  if (*proved || !after->mixed || mixed == before->step) return PLM_OK;
+  PLM_TRY(recompute(sources, before, after, before->step, &chain, error));
+  *proved = plm_hash_equal(chain, after->chain);
+  return PLM_OK;
+}
+
 plm_status plm_trace_verify(const struct plm_config *config, uint64_t step,
                             struct plm_trace_sources *sources, struct plm_error *error)
 {
   struct recorded before, after;
-  struct plm_hash chain;
+  bool proved;
   PLM_TRY(find_checkpoints(config, step, &before, &after, error));
   PLM_TRY(trace_verify_check_corpora(&after, sources, error));
-  PLM_TRY(recompute(sources, &before, &after, &chain, error));
-  if (!plm_hash_equal(chain, after.chain)) {
+  PLM_TRY(prove(sources, &before, &after, &proved, error));
+  if (!proved) {
     plm_error_set(
         error, PLM_CORRUPT,
         "steps %llu to %llu were not trained on these documents: their chain differs from "
