@@ -1,0 +1,115 @@
+/* Calling commands as stages/pipeline_main.c does. */
+#include "tests/support/cases/command_case.h"
+
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "common/base/log/log.h"
+#include "stages/commands/command.h"
+#include "tests/support/harness/captured.h"
+
+enum { WORDS = 64, LIMIT_MS = 60000 };
+
+const char *command_out = "", *command_err = "";
+
+static plm_status run(const struct plm_command *command, const struct plm_arguments *arguments,
+                      struct plm_error *error)
+{
+  struct plm_command_context context = {
+      .arguments = arguments,
+      .config_path = plm_arguments_get(arguments, "config"),
+      .run = plm_arguments_get(arguments, "run"),
+      .json = plm_arguments_has(arguments, "json"),
+      .quiet = plm_arguments_has(arguments, "quiet"),
+      .verbose = plm_arguments_has(arguments, "verbose"),
+      .program_directory = "/bin",
+  };
+  context.config_given = context.config_path != NULL;
+  if (!context.config_given) context.config_path = "./pipeline.yaml";
+  PLM_TRY(plm_arguments_color(arguments, &context.color, error));
+  if (!command->sets) PLM_TRY(plm_command_check_set(arguments, command->name, error));
+  plm_arguments_log(arguments, "plm-pipeline");
+  return command->run(&context, error);
+}
+
+/* Ends as the program would, which prints the error. */
+static int call(const char *const *words)
+{
+  const struct plm_command *command = plm_command_find(words[0]);
+  char *argv[WORDS];
+  int argc = 0;
+  struct plm_arguments arguments;
+  struct plm_error error = {0};
+  PLM_ASSERT(command != NULL);
+  for (; words[argc] != NULL; argc++) {
+    PLM_ASSERT(argc < WORDS);
+    argv[argc] = (char *)words[argc];
+  }
+  plm_status status = plm_arguments_parse(argc, argv, command->options, &arguments, &error);
+  if (status == PLM_OK) {
+    status = run(command, &arguments, &error);
+    plm_arguments_deinit(&arguments);
+  }
+  if (status != PLM_OK && error.what[0] != '\0') plm_error_print("plm-pipeline", &error);
+  return plm_status_exit_code(status);
+}
+
+int command_case(const char *const *words)
+{
+  captured_begin(STDOUT_FILENO);
+  captured_begin(STDERR_FILENO);
+  const int code = call(words);
+  command_err = captured_end();
+  command_out = captured_end();
+  return code;
+}
+
+/* What arrives at the other side of a terminal until a mark, which is written last. */
+static void read_terminal(int master, char *text, size_t room)
+{
+  static const char mark[] = "\001the end";
+  size_t used = 0;
+  char *end = NULL;
+  fputs(mark, stdout);
+  fflush(stdout);
+  while (end == NULL) {
+    struct pollfd item = {.fd = master, .events = POLLIN};
+    PLM_ASSERT(poll(&item, 1, LIMIT_MS) == 1 && used + 1 < room);
+    const ssize_t size = read(master, text + used, room - 1 - used);
+    PLM_ASSERT(size > 0);
+    used += (size_t)size;
+    text[used] = '\0';
+    end = strstr(text, mark);
+  }
+  *end = '\0';
+}
+
+int command_case_on_terminal(unsigned short columns, const char *const *words)
+{
+  static char text[1 << 16];
+  const struct winsize window = {.ws_row = 24, .ws_col = columns};
+  struct termios raw;
+  int master, slave;
+  PLM_ASSERT(openpty(&master, &slave, NULL, NULL, &window) == 0);
+  tcgetattr(slave, &raw);
+  cfmakeraw(&raw);
+  tcsetattr(slave, TCSANOW, &raw);
+  fflush(stdout);
+  const int standard_output = dup(STDOUT_FILENO);
+  PLM_ASSERT(standard_output >= 0 && dup2(slave, STDOUT_FILENO) == STDOUT_FILENO);
+  close(slave);
+  captured_begin(STDERR_FILENO);
+  const int code = call(words);
+  command_err = captured_end();
+  read_terminal(master, text, sizeof text);
+  PLM_ASSERT(dup2(standard_output, STDOUT_FILENO) == STDOUT_FILENO);
+  close(standard_output);
+  close(master);
+  command_out = text;
+  return code;
+}
