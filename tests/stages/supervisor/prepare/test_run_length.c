@@ -2,12 +2,19 @@
 #include "stages/supervisor/prepare/run_length.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "common/base/files/file.h"
 #include "common/plan/shuffle.h"
 #include "tests/support/corpora/known_split.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 static void the_advice_depends_on_epochs_and_size(void **state)
 {
@@ -78,9 +85,105 @@ static void chunks_are_counted_or_estimated(void **state)
   }
 }
 
+/* ---- what is said ------------------------------------------------------------------------------
+ */
+
+/* What is said of a run with these settings, of which `%s` are the paths of both corpora. */
+static const char *said(const char *yaml, const char *metrics, double parameters)
+{
+  char run[PLM_PATH_SIZE], path[PLM_PATH_SIZE], text[4 * PLM_PATH_SIZE], first[PLM_PATH_SIZE];
+  struct plm_config config;
+  struct plm_error error = {0};
+  scratch_run(run);
+  snprintf(first, sizeof first, "%s", scratch_path("first"));
+  snprintf(text, sizeof text, yaml, first, scratch_path("second"));
+  snprintf(text + strlen(text), PLM_PATH_SIZE + 16, "run: %s\n", run);
+  must_work(plm_config_load_text(text, strlen(text), &config, &error), &error);
+  must_work(plm_path_join(path, run, "trainer.jsonl", NULL), NULL);
+  if (metrics != NULL) scratch_write(path, metrics, strlen(metrics));
+  captured_begin(STDOUT_FILENO);
+  plm_run_length_say(&config, parameters);
+  const char *out = captured_end();
+  plm_config_deinit(&config);
+  return out;
+}
+
+/* Two corpora whose documents fill a chunk each: 300 and 1,200 of them, in clusters of 3. */
+static void write_corpora(void)
+{
+  static const struct written_corpus of[] = {
+      {.documents = {300, 7, 9}, .longest = 1, .cluster_documents = 3},
+      {.documents = {1200, 0, 0}, .longest = 1, .cluster_documents = 3}};
+  plm_corpus_close(written_corpus_open("first", &of[0]));
+  plm_corpus_close(written_corpus_open("second", &of[1]));
+}
+
+#define ADVICE                                                                              \
+  "  advice        up to 4 epochs, repeated data is nearly as good as new (Muennighoff et " \
+  "al., 2023): 4 epochs are "
+
+/* A chunk of 4 tokens has one document of a residue, <cls> and <eos>. */
+static void the_length_is_that_of_the_first_corpus(void **state)
+{
+  (void)state;
+  static const char data[] = "data: {max_length: 4}\n";
+  char yaml[400];
+  write_corpora();
+  snprintf(yaml, sizeof yaml,
+           "corpus: %%s # %%s\n%strainer: {steps: 150, batch_tokens: 8, micro_batch_tokens: 4}\n",
+           data);
+  assert_string_equal(said(yaml, NULL, 0),
+                      "length\n  150 steps are 1 epochs of 300 sequences\n" ADVICE "600 steps\n");
+  /* the same in time, by the last line */
+  assert_string_equal(
+      said(yaml, "{\"step\":1,\"step_ms\":9}\n{\"step\":2,\"step_ms\":400}\n", 0),
+      "length\n  150 steps are 1 epochs of 300 sequences, about 1:00 at the pace of the run's last "
+      "step\n" ADVICE "600 steps\n");
+  assert_string_equal(said(yaml, "{\"step\":1}\n", 0),
+                      "length\n  150 steps are 1 epochs of 300 sequences\n" ADVICE "600 steps\n");
+  /* 900 tokens are those of the training split only */
+  assert_string_equal(said(yaml, NULL, 45),
+                      "length\n  150 steps are 1 epochs of 300 sequences\n" ADVICE "600 steps\n");
+  assert_string_equal(
+      said(yaml, NULL, 50),
+      "length\n  150 steps are 1 epochs of 300 sequences\n" ADVICE
+      "600 steps\n                18 tokens a parameter; 20 (Hoffmann et al., 2022) "
+      "would be 45 parameters\n");
+  /* a mixture takes a part of its chunks from the first corpus, by the weights of the first step */
+  snprintf(yaml, sizeof yaml,
+           "corpus: [{path: %%s, weight: 1, final_weight: 7}, {path: %%s, weight: 3}]\n"
+           "data: {max_length: 4, mixture_steps: 5}\n"
+           "trainer: {steps: 150, batch_tokens: 8, micro_batch_tokens: 4}\n");
+  assert_string_equal(said(yaml, NULL, 0),
+                      "length\n  150 steps are 0.25 epochs of 300 sequences of the first "
+                      "corpus\n" ADVICE "2,400 steps\n");
+}
+
+static void labels_need_no_advice(void **state)
+{
+  (void)state;
+  static const char yaml[] =
+      "corpus: %s # %s\ndata: {max_length: 4}\n"
+      "trainer: {steps: 75, batch_tokens: 8, micro_batch_tokens: 4, objective: classification, "
+      "labels: family}\n";
+  assert_string_equal(said(yaml, NULL, 0), "length\n  75 steps are 0.5 epochs of 300 sequences\n");
+}
+
+static void nothing_is_said_of_what_is_not_here(void **state)
+{
+  (void)state;
+  assert_string_equal(said("corpus: null # %s %s\n", NULL, 0), "");
+  assert_string_equal(said("corpus: /nowhere # %s %s\n", NULL, 0), "");
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_advice_depends_on_epochs_and_size),
-                                     cmocka_unit_test(chunks_are_counted_or_estimated)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_advice_depends_on_epochs_and_size),
+      cmocka_unit_test(chunks_are_counted_or_estimated),
+      cmocka_unit_test(the_length_is_that_of_the_first_corpus),
+      cmocka_unit_test(labels_need_no_advice),
+      cmocka_unit_test(nothing_is_said_of_what_is_not_here),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
