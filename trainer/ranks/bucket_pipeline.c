@@ -86,8 +86,8 @@ static void bucket_pipeline_start(struct plm_exchange *exchange, struct exchange
   transport->start(transport, &slot->transfer);
 }
 
-/* The same for gradients, of which a slice has so many elements. They may have to be rounded before
- * they leave this rank. */
+/* The same for gradients, of which a slice has so many elements. The bytes of a slice follow from
+ * whether they have to be rounded before they leave this rank. */
 static void start_gradients(struct plm_exchange *exchange, struct exchange_slot *slot,
                             struct message message, size_t elements)
 {
@@ -177,10 +177,11 @@ static plm_status gradients_to_rail(struct plm_exchange *exchange, size_t n,
 {
   struct exchange_slot *slot = slot_at(exchange, n);
   PLM_TRY(await_sum(exchange, slot, error));
-  start_gradients(
-      exchange, slot,
-      (struct message){{"gradients on rail", n}, PLM_ALL_TO_ALL, PLM_SCOPE_RAIL, .bytes = 0},
-      exchange->buckets.buckets[n].slice);
+  start_gradients(exchange, slot,
+                  (struct message){.label = {"gradients on rail", n},
+                                   .kind = PLM_ALL_TO_ALL,
+                                   .scope = PLM_SCOPE_RAIL},
+                  exchange->buckets.buckets[n].slice);
   return PLM_OK;
 }
 
@@ -203,10 +204,11 @@ plm_status exchange_next_gradients(struct plm_exchange *exchange, struct plm_err
   if (n >= 1) PLM_TRY(gradients_to_rail(exchange, n - 1, error));
   copy_entries(exchange, bucket, (struct layout){OF_ALL, true},
                plm_model_gradient_arena(exchange->model), slot->packed, true);
-  start_gradients(
-      exchange, slot,
-      (struct message){{"gradients in group", n}, PLM_ALL_TO_ALL, PLM_SCOPE_GROUP, .bytes = 0},
-      exchange->groups * bucket->slice);
+  start_gradients(exchange, slot,
+                  (struct message){.label = {"gradients in group", n},
+                                   .kind = PLM_ALL_TO_ALL,
+                                   .scope = PLM_SCOPE_GROUP},
+                  exchange->groups * bucket->slice);
   exchange->started++;
   return PLM_OK;
 }
@@ -231,14 +233,16 @@ plm_status exchange_small_gradients(struct plm_exchange *exchange, struct plm_er
   if (small->count == 0) return PLM_OK;
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, true);
   start_gradients(exchange, slot,
-                  (struct message){
-                      {"small gradients in group", 0}, PLM_ALL_GATHER, PLM_SCOPE_GROUP, .bytes = 0},
+                  (struct message){.label = {.what = "small gradients in group"},
+                                   .kind = PLM_ALL_GATHER,
+                                   .scope = PLM_SCOPE_GROUP},
                   small->slice);
   PLM_TRY(await_sum(exchange, slot, error));
-  start_gradients(
-      exchange, slot,
-      (struct message){{"small gradients on rail", 0}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, .bytes = 0},
-      small->slice);
+  start_gradients(exchange, slot,
+                  (struct message){.label = {.what = "small gradients on rail"},
+                                   .kind = PLM_ALL_GATHER,
+                                   .scope = PLM_SCOPE_RAIL},
+                  small->slice);
   PLM_TRY(await_sum(exchange, slot, error));
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, false);
   return PLM_OK;
