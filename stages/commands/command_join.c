@@ -321,6 +321,7 @@ static plm_status join_behind(struct behind *behind, struct plm_error *error)
 static plm_status join_run(const struct plm_command_context *context, struct plm_error *error)
 {
   static struct join join; /* static because it is large */
+  join = (struct join){0};
   struct behind behind = {context, &join};
   int exit_code = 0;
   plm_status status = read_join(context, &join, error);

@@ -1,0 +1,145 @@
+/* `plm-pipeline join` and `keys`: what is refused before any packer starts, and which keys are
+ * made. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/files/file.h"
+#include "tests/support/cases/command_case.h"
+#include "tests/support/harness/scratch.h"
+
+static char keys[PLM_PATH_SIZE], client[PLM_PATH_SIZE], run[PLM_PATH_SIZE];
+
+/* Keys of a head, and the folder of the client's host. */
+static int make_keys(void **state)
+{
+  static const char *const files[] = {"server.pub", "a.key"};
+  (void)state;
+  scratch_run(keys);
+  scratch_run(client);
+  scratch_run(run);
+  assert_int_equal(COMMAND("keys", keys, "--client", "a"), 0);
+  for (int i = 0; i < 2; i++) {
+    char from[PLM_PATH_SIZE], to[PLM_PATH_SIZE], *bytes;
+    size_t size;
+    snprintf(from, sizeof from, "%.4000s/%s%s", keys, i == 1 ? "clients/" : "", files[i]);
+    snprintf(to, sizeof to, "%.4000s/%s", client, files[i]);
+    assert_int_equal(plm_file_read(from, 1000, &bytes, &size, NULL), PLM_OK);
+    assert_int_equal(plm_file_write(to, bytes, size, 0600, NULL), PLM_OK);
+    free(bytes);
+  }
+  return 0;
+}
+
+/* ---- keys --------------------------------------------------------------------------------------
+ */
+
+static void keys_are_made_once(void **state)
+{
+  char expected[3 * PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  (void)state;
+  scratch_run(folder);
+  assert_int_equal(COMMAND("keys", folder), 0);
+  snprintf(expected, sizeof expected,
+           "%s: server.key server.pub\nSet network.keys to this folder. `--client NAME` makes a "
+           "pair for a packer's host.\n",
+           folder);
+  assert_string_equal(command_out, expected);
+  assert_int_equal(COMMAND("keys", folder, "--json"), 0);
+  snprintf(expected, sizeof expected, "{\"directory\":\"%s\",\"made\":0}\n", folder);
+  assert_string_equal(command_out, expected);
+  assert_int_equal(COMMAND("keys", folder, "--client", "b", "--json"), 0);
+  snprintf(expected, sizeof expected, "{\"directory\":\"%s\",\"client\":\"b\",\"made\":1}\n",
+           folder);
+  assert_string_equal(command_out, expected);
+  assert_int_equal(COMMAND("keys", folder, "--client", "b"), 0);
+  snprintf(expected, sizeof expected,
+           "%s: server.key server.pub clients/b.key clients/b.pub (all of them already exist)\n"
+           "Copy clients/b.key and server.pub to the packer's host, and start the packer with "
+           "--keys DIR.\nTo shut it out later, remove clients/b.pub.\n",
+           folder);
+  assert_string_equal(command_out, expected);
+  assert_int_equal(COMMAND("keys"), 2);
+  assert_int_equal(COMMAND("keys", folder, folder), 2);
+}
+
+/* ---- join --------------------------------------------------------------------------------------
+ */
+
+static void refuses(const char *what, const char *const *words)
+{
+  char said[1000], expected[1000];
+  const int code = command_case(words);
+  snprintf(said, sizeof said, "%.*s", (int)strcspn(command_err, "\n"), command_err);
+  snprintf(expected, sizeof expected, "plm-pipeline: %s", what);
+  assert_string_equal(said, expected);
+  assert_int_equal(code, 2);
+}
+#define REFUSES(what, ...) refuses(what, (const char *const[]){"join", __VA_ARGS__, NULL})
+#define HEAD "tcp://10.0.0.1:5701"
+
+static void what_is_missing_is_named(void **state)
+{
+  (void)state;
+  REFUSES("name the run's feed, as in tcp://HEAD:5701", "--corpus", "c", "--keys", client);
+  REFUSES("unexpected argument \"b\"", HEAD, "b", "--corpus", "c", "--keys", client);
+  REFUSES("--corpus DIR is missing, or --fetch", HEAD, "--keys", client);
+  REFUSES("--fetch and --corpus exclude each other", HEAD, "--keys", client, "--fetch", "--corpus",
+          "c");
+  REFUSES("--keys DIR is missing", HEAD, "--corpus", "c");
+  REFUSES("--keys DIR is missing", HEAD, "--fetch");
+  REFUSES("\"ipc://a\" is not of the form tcp://HOST:PORT", "ipc://a", "--fetch", "--keys", client);
+  REFUSES("\"b\" is not of the form tcp://HOST:PORT", HEAD ",b", "--fetch", "--keys", client);
+  REFUSES("\"\" is not of the form tcp://HOST:PORT", ",", "--fetch", "--keys", client);
+}
+
+static void numbers_have_bounds(void **state)
+{
+  static const struct {
+    const char *option;
+    const char *least, *most, *beyond;
+  } cases[] = {{"--packers", "1", "256", "257"}, {"--threads", "1", "8", "9"}};
+  char folder_of_run[PLM_PATH_SIZE + 100];
+  (void)state;
+  /* what is taken comes as far as the folder of a run, which is refused */
+  char lock[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(lock, run, "trainer.lock", NULL), PLM_OK);
+  scratch_write(lock, "", 0);
+  snprintf(folder_of_run, sizeof folder_of_run, "%s is the folder of a run", run);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *const taken[] = {cases[i].least, cases[i].most};
+    for (int k = 0; k < 2; k++)
+      REFUSES(folder_of_run, HEAD, "--corpus", "c", "--keys", client, "--run", run, cases[i].option,
+              taken[k]);
+    const char *const refused[] = {"0", cases[i].beyond};
+    for (int k = 0; k < 2; k++) {
+      assert_int_equal(COMMAND("join", HEAD, "--corpus", "c", "--keys", client, "--run", run,
+                               cases[i].option, refused[k]),
+                       2);
+      assert_null(strstr(command_err, "is the folder of a run"));
+    }
+  }
+  REFUSES("--prometheus is for one packer, not for 2", HEAD, "--corpus", "c", "--keys", client,
+          "--run", run, "--packers", "2", "--prometheus", "127.0.0.1:0");
+  REFUSES(folder_of_run, HEAD, "--corpus", "c", "--keys", client, "--run", run, "--prometheus",
+          "127.0.0.1:0");
+  assert_int_equal(unlink(lock), 0);
+  /* a corpus that is not here is a mistake too */
+  assert_int_equal(COMMAND("join", HEAD, "--corpus", "/nowhere", "--keys", client, "--run", run),
+                   1);
+  assert_non_null(strstr(command_err, "/nowhere"));
+}
+
+int main(void)
+{
+  unsetenv("PLM_CONFIG");
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(keys_are_made_once),
+      cmocka_unit_test(what_is_missing_is_named),
+      cmocka_unit_test(numbers_have_bounds),
+  };
+  return cmocka_run_group_tests(tests, make_keys, NULL);
+}

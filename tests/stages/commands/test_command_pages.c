@@ -1,0 +1,147 @@
+/* `plm-pipeline manual` and `report`: the parts of a page, and which pages and runs there are. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
+#include "stages/commands/command.h"
+#include "stages/views/report.h"
+#include "tests/support/cases/command_case.h"
+#include "tests/support/harness/scratch.h"
+
+/* ---- manual ------------------------------------------------------------------------------------
+ */
+
+/* The headings of the page that was printed, each with a comma. */
+static void expect_sections(const char *expected)
+{
+  struct plm_text found = {0};
+  for (const char *at = command_out; (at = strstr(at, "\n.SH ")) != NULL; at += 5) {
+    const char *name = at + 5 + (at[5] == '"'); /* one of several words is quoted */
+    plm_text_printf(&found, "%.*s,", (int)strcspn(name, "\"\n"), name);
+  }
+  assert_non_null(found.data);
+  assert_string_equal(found.data, expected);
+  plm_text_deinit(&found);
+}
+
+static void each_name_has_its_page(void **state)
+{
+  char first[1 << 16];
+  (void)state;
+  assert_int_equal(COMMAND("manual"), 0);
+  expect_sections("NAME,SYNOPSIS,DESCRIPTION,COMMANDS,OPTIONS OF EVERY COMMAND,EXIT STATUS,"
+                  "ENVIRONMENT,FILES,SEE ALSO,");
+  snprintf(first, sizeof first, "%s", command_out);
+  assert_int_equal(COMMAND("manual", "plm-pipeline"), 0);
+  assert_string_equal(command_out, first);
+  for (size_t i = 0; plm_commands[i] != NULL; i++) { /* it refers to each command */
+    char reference[80];
+    snprintf(reference, sizeof reference, "plm\\-pipeline\\-%s", plm_commands[i]->name);
+    if (strstr(command_out, reference) == NULL) fail_msg("no %s", reference);
+  }
+  assert_int_equal(COMMAND("manual", "pipeline.yaml"), 0);
+  expect_sections("NAME,DESCRIPTION,EXAMPLE,KEYS,SEE ALSO,");
+  assert_int_equal(COMMAND("manual", "up"), 0);
+  expect_sections("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,SEE ALSO,");
+  assert_non_null(strstr(command_out, "Options of every command"));
+  snprintf(first, sizeof first, "%s", command_out);
+  assert_int_equal(COMMAND("manual", "plm-pipeline-up"), 0);
+  assert_string_equal(command_out, first);
+  assert_int_equal(COMMAND("manual", "down"), 0);
+  assert_string_not_equal(command_out, first);
+  assert_int_equal(COMMAND("manual", "runs"), 0); /* it has no option of its own */
+  assert_null(strstr(command_out, "Options of every command"));
+}
+
+static void other_names_are_refused(void **state)
+{
+  static const char *const names[] = {"upp", "plm-pipeline-upp", "plm-pipeline-", "pipeline.yml"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char expected[100];
+    snprintf(expected, sizeof expected, "plm-pipeline: there is no manual page \"%s\"\n", names[i]);
+    assert_int_equal(COMMAND("manual", names[i]), 2);
+    assert_int_equal(strncmp(command_err, expected, strlen(expected)), 0);
+  }
+  assert_int_equal(COMMAND("manual", "up", "down"), 2);
+  assert_int_equal(COMMAND("manual", "up", "--all", scratch_path("pages")), 2);
+  assert_false(plm_file_exists(scratch_path("pages")));
+}
+
+/* ---- report ------------------------------------------------------------------------------------
+ */
+
+static void make_run(const char *folder)
+{
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, folder, "pipeline.yaml", NULL), PLM_OK);
+  scratch_write(path, "seed: 1\n", 8);
+}
+
+static size_t count_of(const char *text)
+{
+  size_t count = 0;
+  for (const char *at = command_out; (at = strstr(at, text)) != NULL; at += strlen(text)) count++;
+  return count;
+}
+
+/* Two runs of one name are told apart by their paths, wherever they stand; a third keeps its name.
+ */
+static void runs_of_one_name_have_their_paths(void **state)
+{
+  static const char *const orders[][3] = {{"a/same", "b/same", "c/other"},
+                                          {"c/other", "a/same", "b/same"},
+                                          {"a/same", "c/other", "b/same"}};
+  (void)state;
+  for (size_t i = 0; i < 3; i++) make_run(scratch_path(orders[0][i]));
+  assert_int_equal(chdir(scratch_directory()), 0);
+  for (size_t i = 0; i < 3; i++) {
+    char cell[PLM_PATH_SIZE + 8];
+    assert_int_equal(COMMAND("report", orders[i][0], orders[i][1], orders[i][2], "--output", "-"),
+                     0);
+    for (size_t k = 0; k < 2; k++) {
+      snprintf(cell, sizeof cell, "<th>%s</th>", scratch_path(orders[0][k]));
+      if (count_of(cell) == 0) fail_msg("no %s", cell);
+    }
+    assert_int_equal(count_of("<th>same</th>"), 0);
+    assert_true(count_of("<th>other</th>") > 0);
+  }
+}
+
+static void a_report_is_written_into_the_first_run(void **state)
+{
+  char expected[PLM_PATH_SIZE + 100], run[PLM_PATH_SIZE];
+  const char *words[PLM_REPORT_RUNS + 5] = {"report", "--output", "-"};
+  (void)state;
+  snprintf(run, sizeof run, "%s", scratch_path("written"));
+  make_run(run);
+  assert_int_equal(COMMAND("report", "--run", run), 0);
+  snprintf(expected, sizeof expected, "plm-pipeline: %s/report.html is written\n", run);
+  assert_string_equal(command_err, expected);
+  assert_string_equal(command_out, "");
+  assert_true(plm_file_exists(scratch_path("written/report.html")));
+  assert_int_equal(COMMAND("report", run, "--output", scratch_path("page.html")), 0);
+  assert_true(plm_file_exists(scratch_path("page.html")));
+  assert_int_equal(COMMAND("report", run, "--run", run), 2);
+  for (size_t i = 0; i <= PLM_REPORT_RUNS; i++) {
+    if (i == PLM_REPORT_RUNS) assert_int_equal(command_case(words), 0);
+    words[3 + i] = run;
+  }
+  assert_int_equal(command_case(words), 2);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_name_has_its_page),
+      cmocka_unit_test(other_names_are_refused),
+      cmocka_unit_test(runs_of_one_name_have_their_paths),
+      cmocka_unit_test(a_report_is_written_into_the_first_run),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
