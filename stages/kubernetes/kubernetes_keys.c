@@ -58,10 +58,13 @@ static plm_status give_clients(const char *clients, struct plm_template_values *
 static plm_status check_keys(const char *keys, struct plm_error *error)
 {
   struct plm_keypair pair;
-  char client[PLM_PATH_SIZE];
+  char client[PLM_PATH_SIZE], server[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(client, keys, "clients/" PLM_POD_CLIENT ".key", error));
+  PLM_TRY(plm_path_join(server, keys, "server.pub", error));
   plm_status status = plm_keys_server(keys, &pair, error);
   plm_keypair_wipe(&pair);
+  if (status == PLM_OK && !plm_file_exists(server))
+    status = plm_error_set(error, PLM_NOT_FOUND, "%s has no server.pub", keys);
   if (status == PLM_OK && !plm_file_exists(client))
     status = plm_error_set(error, PLM_NOT_FOUND, "%s has no keys of a client `" PLM_POD_CLIENT "`",
                            keys);
