@@ -1,6 +1,6 @@
 /* Measures the CPU operators with all threads and prints the best of several runs: products in
  * GFLOP/s and as a share of the 2048^3 product in the same precision, passes over memory in GB/s
- * and as a share of memcpy in the same run.
+ * and as a share of memcpy in the same run. Forward products of int8 are compared with fp32.
  *
  *   build/tests/bench/bench_ops [ISA]
  */
@@ -36,6 +36,18 @@ static void *bench_allocate(struct plm_ops *ops, size_t bytes)
   if (ops->allocate(ops, bytes, &buffer, &error) != PLM_OK) stop(&error);
   memset(buffer, 0x3c, bytes); /* small normal numbers in either precision */
   return buffer;
+}
+
+static struct plm_ops *bench_open(int precision, const char *isa)
+{
+  struct plm_ops *ops = NULL;
+  struct plm_error error = {0};
+  const plm_status status = plm_ops_cpu_open(precision, 0, isa, &ops, &error);
+  if (status == PLM_UNSUPPORTED)
+    printf("\nskipped: %s\n", error.what);
+  else if (status != PLM_OK)
+    stop(&error);
+  return ops;
 }
 
 static double best_seconds(struct bench *b, void (*run)(struct bench *b))
@@ -203,14 +215,8 @@ static void bench_passes(struct bench *b)
 
 static void bench_precision(int precision, const char *isa)
 {
-  struct bench b = {0};
-  struct plm_error error = {0};
-  const plm_status status = plm_ops_cpu_open(precision, 0, isa, &b.ops, &error);
-  if (status == PLM_UNSUPPORTED) {
-    printf("\nskipped: %s\n", error.what);
-    return;
-  }
-  if (status != PLM_OK) stop(&error);
+  struct bench b = {.ops = bench_open(precision, isa)};
+  if (b.ops == NULL) return;
   printf("\n== %s, %s, %u threads\n", precision == PLM_PRECISION_BF16 ? "bf16" : "fp32", b.ops->isa,
          b.ops->threads);
   const size_t bytes = (size_t)4096 * 2304 * b.ops->act_bytes;
@@ -227,11 +233,51 @@ static void bench_precision(int precision, const char *isa)
   b.ops->close(b.ops);
 }
 
+/* ---- int8 ---- */
+static void forward_int8(struct bench *b)
+{
+  const struct plm_int8_linear layer = {.w = b->d};
+  b->ops->linear_int8_forward(b->ops, b->a, b->b, &layer, NULL, b->N, b->I, b->O);
+}
+
+static void bench_int8(const char *isa)
+{
+  static const int64_t shapes[][2] = {{320, 960},  {320, 1280}, {1280, 320},  {480, 1920},
+                                      {1920, 480}, {640, 2560}, {1280, 5120}, {5120, 1280}};
+  enum { MOST = 5120, ROWS = 4096 };
+  struct bench fp32 = {.ops = bench_open(PLM_PRECISION_FP32, isa)};
+  struct bench int8 = {.ops = bench_open(PLM_PRECISION_INT8, isa)};
+  if (fp32.ops == NULL || int8.ops == NULL) return;
+  fp32.a = bench_allocate(fp32.ops, (size_t)ROWS * MOST * sizeof(float));
+  fp32.b = bench_allocate(fp32.ops, (size_t)ROWS * MOST * sizeof(float));
+  fp32.c = bench_allocate(fp32.ops, (size_t)MOST * 1280 * sizeof(float));
+  int8.a = fp32.a;
+  int8.b = fp32.b;
+  int8.d = bench_allocate(int8.ops, plm_int8_matrix_bytes(MOST, 1280));
+  printf("\n== int8 and fp32, forward, GFLOP/s, %s, %u threads\n%-22s %8s %8s %8s\n", int8.ops->isa,
+         int8.ops->threads, "4096 rows, in x out", "fp32", "int8", "ratio");
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const int64_t I = shapes[i][0], O = shapes[i][1];
+    int8.ops->quantise_rows(int8.ops, int8.d, fp32.c, 0, O, I, O);
+    const double of_fp32 = product_rate(&fp32, forward, ROWS, I, O);
+    const double of_int8 = product_rate(&int8, forward_int8, ROWS, I, O);
+    printf("%8lld x %-11lld %8.0f %8.0f %8.2f\n", (long long)I, (long long)O, of_fp32, of_int8,
+           of_int8 / of_fp32);
+  }
+  int8.ops->release(int8.ops, int8.d);
+  fp32.ops->release(fp32.ops, fp32.a);
+  fp32.ops->release(fp32.ops, fp32.b);
+  fp32.ops->release(fp32.ops, fp32.c);
+  int8.ops->close(int8.ops);
+  fp32.ops->close(fp32.ops);
+}
+
 int main(int count, char **arguments)
 {
   const char *isa = count > 1 ? arguments[1] : NULL;
   bench_machine();
   bench_precision(PLM_PRECISION_FP32, isa);
   bench_precision(PLM_PRECISION_BF16, isa);
+  bench_int8(isa);
   return 0;
 }
