@@ -93,6 +93,25 @@ static inline vfloat vload_float(const float *from, int64_t left)
   return x;
 }
 
+#if defined(PLM_ISA_avx2)
+/* Masked stores are slow on some processors. */
+static inline void vstore_float_part(float *to, vfloat x, int64_t left)
+{
+  __m128 rest = _mm256_castps256_ps128((__m256)x);
+  if (left & 4) {
+    _mm_storeu_ps(to, rest);
+    to += 4;
+    rest = _mm256_extractf128_ps((__m256)x, 1);
+  }
+  if (left & 2) {
+    _mm_storel_pi((__m64 *)(void *)to, rest);
+    to += 2;
+    rest = _mm_movehl_ps(rest, rest);
+  }
+  if (left & 1) _mm_store_ss(to, rest);
+}
+#endif
+
 static inline void vstore_float(float *to, vfloat x, int64_t left)
 {
   if (__builtin_expect(left >= SIMD_WIDTH, 1)) {
@@ -101,6 +120,8 @@ static inline void vstore_float(float *to, vfloat x, int64_t left)
   }
 #if defined(PLM_ISA_avx512)
   _mm512_mask_storeu_ps(to, vlanes(left), (__m512)x);
+#elif defined(PLM_ISA_avx2)
+  vstore_float_part(to, x, left);
 #else
   float lane[SIMD_WIDTH];
   memcpy(lane, &x, sizeof x);
