@@ -1,5 +1,5 @@
-/* The operands that a backend widens or transposes for a product. The largest product is one of a block: those of
- * the head and of adapters are smaller. */
+/* The operands that a backend widens or transposes for a product. The largest product is one of a
+ * block: those of the head and of adapters are smaller. */
 #include "common/model/architecture.h"
 #include "common/model/model.h"
 

@@ -172,8 +172,8 @@ struct plm_ops {
   /* dw_OI += dy_NO^T x_NI */
   void (*linear_backward_weight)(struct plm_ops *ops, float *dw, const act *dy, const act *x,
                                  int64_t N, int64_t I, int64_t O);
-  /* Bytes of workspace that these products take for operands which they widen to fp32 or
-   * transpose: the most of the forward and the backward pass. NULL: they never do either (CUDA). */
+  /* Bytes of workspace that these products take at most for operands which they widen to fp32 or
+   * transpose, in the forward or the backward pass. NULL: they never do either (CUDA). */
   size_t (*linear_scratch)(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O);
 
   /* ---- products of int8, for inference; NULL unless `int8` ---- */

@@ -1,8 +1,8 @@
 /* Linear products of int8 weights and activations (common/ops/int8_matrix.h has the rules).
  *
  * First all rows of activations are quantised. Then tiles of rows by strips of columns are
- * multiplied, panel by panel, and scaled while their sums are in the first-level cache. All sums of
- * integers are exact, so no tiling changes a bit. */
+ * multiplied, by one or two panels at a time, and scaled while their sums are in the first-level
+ * cache. All sums of integers are exact, so no tiling changes a bit. */
 #include <math.h>
 #include <string.h>
 

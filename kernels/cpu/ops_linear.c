@@ -3,10 +3,10 @@
  *
  * Rows (tokens) are cut into tiles that the threads share. row_product.c makes the bits of a row
  * independent of its tile. The libraries rearrange B again for each tile, which takes longer if B
- * is stored as (N, K), as weights are in the forward pass. If there are many rows, B is therefore
- * transposed first, or tiles are taller if that would change the bits. With tiles of 512 rows of
- * 480 or 1,920 columns, oneDNN 2.6 then runs at 112 to 114 instead of 101 to 107 GFLOP/s with
- * AVX-512 (Zen 4), and at 107 to 110 instead of 104 to 107 with AVX2.
+ * is stored as (N, K), as weights are in the forward pass. In fp32, many rows therefore take a
+ * transposed copy of B if the bits stay the same; otherwise, and in bf16, tiles are taller. For
+ * products of 480 and 480 or 1,920 columns, the copy lets oneDNN 2.6 run at 112 to 114 instead of
+ * 101 to 107 GFLOP/s with AVX-512 (Zen 4), and at 107 to 110 instead of 104 to 107 with AVX2.
  *
  * If all rows fit into one tile (in decoding and in the deep levels of a patch_unet), only one
  * thread would have work. The columns are then cut instead, into strips of a fixed width.
@@ -212,10 +212,14 @@ static bool turns(const struct plm_cpu *cpu, int64_t rows)
 static bool cut_rows(struct plm_cpu *cpu, struct plm_row_family *family, struct tiles_job *job)
 {
   struct plm_row_tiling *tiling = &job->tiling;
-  plm_row_tiling_init(tiling, family, job->rows, cpu->widens ? ROWS_TILE_WIDENED : ROWS_TILE);
-  if (turns(cpu, job->rows) && plm_row_tiling_turn(tiling, family)) return true;
-  if (tiling->shape.transpose_b && !cpu->widens && job->rows >= LARGE)
-    plm_row_tiling_init(tiling, family, job->rows, ROWS_TILE_LARGE);
+  if (turns(cpu, job->rows)) {
+    plm_row_tiling_init(tiling, family, job->rows, ROWS_TILE);
+    if (plm_row_tiling_turn(tiling, family)) return true;
+  }
+  const int64_t tile = cpu->widens          ? ROWS_TILE_WIDENED
+                       : job->rows >= LARGE ? ROWS_TILE_LARGE
+                                            : ROWS_TILE;
+  plm_row_tiling_init(tiling, family, job->rows, tile);
   return false;
 }
 
@@ -461,7 +465,8 @@ static void linear_gelu_backward_input(struct plm_ops *ops, act *dbefore, const 
   ops_linear_multiply(cpu, backward_shape(cpu, N, I, O), &of);
 }
 
-/* Columns that are cut need less than this, or at most a strip of the weights more. */
+/* Columns that are cut need less than this, or at most a strip of the weights more; so do products
+ * whose bits do not allow a transposed copy. */
 static size_t linear_scratch(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O)
 {
   const struct plm_cpu *cpu = ops->context;

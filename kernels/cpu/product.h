@@ -28,6 +28,18 @@ struct plm_product_shape {
   uint8_t accumulate;  /* C += */
 };
 
+/* Bytes of an element of A and B. */
+static inline int64_t plm_product_in_bytes(const struct plm_product_shape *shape)
+{
+  return shape->is_bf16 ? 2 : 4;
+}
+
+/* Bytes of an element of C. */
+static inline int64_t plm_product_out_bytes(const struct plm_product_shape *shape)
+{
+  return shape->bf16_output ? 2 : 4;
+}
+
 static inline bool plm_product_shape_equal(const struct plm_product_shape *a,
                                            const struct plm_product_shape *b)
 {

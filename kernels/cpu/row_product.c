@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "kernels/cpu/row_probe.h"
 
 /* A product of a family, with all columns or some of them, that was compared with the unit. */
 struct variant {
@@ -22,16 +23,14 @@ struct plm_row_family {
   int64_t unit, tall;             /* tall: a height whose bits agree with the unit */
   const struct plm_product *unit_product;
   struct variant *variants;
-  char *expected;      /* the row of C that the probe gives */
-  struct probe *probe; /* while the unit is chosen, so that it is filled once; otherwise NULL */
+  char *expected;          /* the row of C that the probe gives */
+  struct plm_probe *probe; /* while the unit is chosen, so that it is filled once; otherwise NULL */
 };
 
 struct plm_row_products {
   struct plm_products *products;
   struct plm_row_family *families;
-  char *ring;          /* pseudorandom elements for probes */
-  int64_t ring_bytes;  /* of an element of the ring; 0 if there is none yet */
-  uint64_t ring_state; /* of the generator after the ring */
+  struct plm_probe_ring ring;
   struct plm_error error;
 };
 
@@ -43,16 +42,6 @@ static const int64_t UNITS_BF16[] = {32, 64, 48, 128, 16, 1}, UNITS_FLOAT[] = {3
 static const int64_t SMALL[] = {1, 2, 4, 6, 8, 12, 16, 24};
 
 enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8, TALLEST = 256 };
-
-static int64_t in_bytes(const struct plm_product_shape *shape)
-{
-  return shape->is_bf16 ? 2 : 4;
-}
-
-static int64_t out_bytes(const struct plm_product_shape *shape)
-{
-  return shape->bf16_output ? 2 : 4;
-}
 
 struct plm_row_products *plm_row_products_open(struct plm_products *products)
 {
@@ -78,7 +67,7 @@ void plm_row_products_close(struct plm_row_products *rows)
     next = f->next;
     free_family(f);
   }
-  free(rows->ring);
+  plm_probe_ring_free(&rows->ring);
   free(rows);
 }
 
@@ -88,129 +77,16 @@ plm_status plm_row_products_error(const struct plm_row_products *rows, struct pl
   return rows->error.status;
 }
 
-/* ---- the probe ----
- * The row of A is antisymmetric and the rows of B are symmetric: a[K-1-k] = -a[k], B[K-1-k] = B[k].
- * Without rounding, a row of C would be zero. Only the rounding errors of its sums remain, so a
- * different order of summation shows even in bf16. (The halves mirror each other. If they repeated
- * each other, a library that sums each half of K separately would give exact zeros.) */
-enum { RING = 65521 }; /* a prime, so that no stride of B repeats within it */
-
-struct probe {
-  char *A, *B, *C;
-  char *start; /* the row of C before a product that adds to it */
-};
-
-static void row_product_put(char *to, int64_t at, int64_t bytes, float value)
+/* Makes a probe for products of `rows` rows. Returns false, having kept the error, if there is no
+ * memory. */
+static bool make_probe(struct plm_probe *probe, struct plm_row_family *family, int64_t rows)
 {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  const uint16_t upper = (uint16_t)(bits >> 16);
-  if (bytes == 2)
-    memcpy(to + at * 2, &upper, sizeof upper);
-  else
-    memcpy(to + at * 4, &value, sizeof value);
-}
-
-/* A pseudorandom value of either sign. The magnitudes vary widely, so that sums are rounded. */
-static float next_value(uint64_t *state)
-{
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  const float magnitude = 1 + (float)(*state >> 41) * 0x1p-23f;
-  const float scale = 1.0f / (float)(1 << (*state % 12));
-  return (*state >> 12 & 1) != 0 ? magnitude * scale : -magnitude * scale;
-}
-
-static void fill_row(char *row, int64_t K, int64_t bytes, uint64_t *state)
-{
-  for (int64_t k = 0; k < K / 2; k++) {
-    const float value = next_value(state);
-    row_product_put(row, k, bytes, value);
-    row_product_put(row, K - 1 - k, bytes, -value);
-  }
-  if (K % 2 != 0) row_product_put(row, K / 2, bytes, next_value(state) * 0x1p-20f);
-}
-
-/* Makes the ring that B is filled from, unless it exists. */
-static bool make_ring(struct plm_row_products *rows, int64_t bytes)
-{
-  if (rows->ring_bytes == bytes) return true;
-  free(rows->ring);
-  rows->ring_bytes = 0;
-  rows->ring = malloc((size_t)(RING * bytes));
-  if (rows->ring == NULL) return false;
-  rows->ring_state = 88172645463325252u;
-  for (int64_t i = 0; i < RING; i++)
-    row_product_put(rows->ring, i, bytes, next_value(&rows->ring_state));
-  rows->ring_bytes = bytes;
-  return true;
-}
-
-/* Copies `count` elements of the ring from element `at` on. */
-static void copy_ring(char *to, const struct plm_row_products *rows, int64_t at, int64_t count)
-{
-  const int64_t bytes = rows->ring_bytes;
-  for (at %= RING; count > 0; at = 0) {
-    const int64_t part = count < RING - at ? count : RING - at;
-    memcpy(to, rows->ring + at * bytes, (size_t)(part * bytes));
-    to += part * bytes;
-    count -= part;
-  }
-}
-
-/* Fills B as it is stored: K rows of N elements, or N rows of K if it is transposed. */
-static void fill_B(char *B, const struct plm_product_shape *s, const struct plm_row_products *rows)
-{
-  const int64_t bytes = in_bytes(s), K = s->K, stride = s->ldb * bytes;
-  for (int64_t k = 0; !s->transpose_b && k < K; k++)
-    copy_ring(B + k * stride, rows, (k < K - 1 - k ? k : K - 1 - k) * s->N, s->N);
-  for (int64_t n = 0; s->transpose_b && n < s->N; n++) {
-    char *row = B + n * stride;
-    copy_ring(row, rows, n * K, (K + 1) / 2);
-    for (int64_t k = (K + 1) / 2; k < K; k++)
-      memcpy(row + k * bytes, row + (K - 1 - k) * bytes, (size_t)bytes);
-  }
-}
-
-static void free_probe(struct probe *probe)
-{
-  free(probe->A);
-  free(probe->B);
-  free(probe->C);
-  free(probe->start);
-}
-
-static void *get_lines(int64_t bytes)
-{
-  enum { LINE = 64 };
-  return aligned_alloc(LINE, (size_t)(bytes / LINE + 1) * LINE);
-}
-
-/* Makes a probe with `rows` copies of the row in A, all columns of B, and space for C. */
-static bool make_probe(struct probe *probe, struct plm_row_products *owner,
-                       const struct plm_product_shape *s, int64_t rows)
-{
-  const int64_t in = in_bytes(s), out = out_bytes(s);
-  *probe = (struct probe){.A = get_lines(rows * s->K * in),
-                          .B = get_lines((s->transpose_b ? s->N : s->K) * s->ldb * in),
-                          .C = get_lines(rows * s->N * out),
-                          .start = get_lines(s->N * out)};
-  if (probe->A == NULL || probe->B == NULL || probe->C == NULL || probe->start == NULL ||
-      !make_ring(owner, in)) {
-    free_probe(probe);
-    plm_error_set(&owner->error, PLM_NO_MEMORY, "no memory to examine a product of %lld x %lld",
-                  (long long)s->K, (long long)s->N);
-    return false;
-  }
-  uint64_t state = owner->ring_state;
-  fill_row(probe->A, s->K, in, &state);
-  fill_B(probe->B, s, owner);
-  for (int64_t i = 0; i < s->N; i++)
-    row_product_put(probe->start, i, out, next_value(&state) * 0x1p-20f);
-  for (int64_t i = 1; i < rows; i++)
-    memcpy(probe->A + i * s->K * in, probe->A, (size_t)(s->K * in));
-  return true;
+  const struct plm_product_shape *shape = &family->shape;
+  if (plm_probe_make(probe, &family->owner->ring, shape, rows)) return true;
+  plm_error_set(&family->owner->error, PLM_NO_MEMORY,
+                "no memory to examine a product of %lld x %lld", (long long)shape->K,
+                (long long)shape->N);
+  return false;
 }
 
 bool plm_row_strip_is_sliced(const struct plm_product_shape *shape)
@@ -231,43 +107,14 @@ static struct plm_product_shape shape_of(const struct plm_row_family *family, in
   return shape;
 }
 
-/* Replaces B, stored as (N, K), by its transpose. Returns false if there is no memory. */
-static bool turn(struct probe *probe, const struct plm_product_shape *s)
-{
-  const int64_t bytes = in_bytes(s);
-  char *turned = get_lines(s->K * s->N * bytes);
-  if (turned == NULL) return false;
-  for (int64_t n = 0; n < s->N; n++)
-    for (int64_t k = 0; k < s->K; k++)
-      memcpy(turned + (k * s->N + n) * bytes, probe->B + (n * s->ldb + k) * bytes, (size_t)bytes);
-  free(probe->B);
-  probe->B = turned;
-  return true;
-}
-
-/* Reduces B in place to the columns [first, first + columns). */
-static void slice(char *B, const struct plm_product_shape *s, int64_t first, int64_t columns)
-{
-  const int64_t bytes = in_bytes(s), rows = s->transpose_b ? columns : s->K;
-  const int64_t from = first * (s->transpose_b ? s->ldb : 1) * bytes;
-  if (columns == s->N) return;
-  if (!plm_row_strip_is_sliced(s)) {
-    memmove(B, B + from,
-            (size_t)((rows - 1) * s->ldb + (s->transpose_b ? s->K : columns)) * (size_t)bytes);
-    return;
-  }
-  for (int64_t k = 0; k < s->K; k++)
-    memmove(B + k * columns * bytes, B + from + k * s->ldb * bytes, (size_t)(columns * bytes));
-}
-
 /* Runs the product on the probe. Returns true if all rows of C equal the expected row. If the
  * family has no expected row yet, the rows must equal each other, and the first becomes the
  * expected row. */
-static bool run_probe(struct plm_row_family *family, const struct probe *probe,
+static bool run_probe(struct plm_row_family *family, const struct plm_probe *probe,
                       const struct plm_product *product, int64_t rows, int64_t first,
                       int64_t columns)
 {
-  const int64_t out = out_bytes(&family->shape), row_bytes = columns * out;
+  const int64_t out = plm_product_out_bytes(&family->shape), row_bytes = columns * out;
   for (int64_t i = 0; i < rows; i++)
     memcpy(probe->C + i * row_bytes, probe->start + first * out, (size_t)row_bytes);
   plm_product_run(product, 0, probe->C, probe->A, probe->B);
@@ -286,11 +133,11 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
                    int64_t first, int64_t columns)
 {
   if (family->probe != NULL) return run_probe(family, family->probe, product, rows, first, columns);
-  struct probe probe;
-  if (!make_probe(&probe, family->owner, &family->shape, rows)) return false;
-  slice(probe.B, &family->shape, first, columns);
+  struct plm_probe probe;
+  if (!make_probe(&probe, family, rows)) return false;
+  plm_probe_slice(&probe, &family->shape, first, columns, plm_row_strip_is_sliced(&family->shape));
   const bool same = run_probe(family, &probe, product, rows, first, columns);
-  free_probe(&probe);
+  plm_probe_free(&probe);
   return same;
 }
 
@@ -298,11 +145,11 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
 static bool agrees_turned(struct plm_row_family *family, const struct plm_product *product,
                           int64_t rows)
 {
-  struct probe probe;
-  if (!make_probe(&probe, family->owner, &family->shape, rows)) return false;
-  const bool same = turn(&probe, &family->shape) &&
+  struct plm_probe probe;
+  if (!make_probe(&probe, family, rows)) return false;
+  const bool same = plm_probe_turn(&probe, &family->shape) &&
                     run_probe(family, &probe, product, rows, 0, family->shape.N);
-  free_probe(&probe);
+  plm_probe_free(&probe);
   return same;
 }
 
@@ -359,12 +206,12 @@ static bool compare_units(struct plm_row_family *family)
 
 static bool choose_unit(struct plm_row_family *family)
 {
-  struct probe probe;
-  if (!make_probe(&probe, family->owner, &family->shape, TALLEST)) return false;
+  struct plm_probe probe;
+  if (!make_probe(&probe, family, TALLEST)) return false;
   family->probe = &probe;
   const bool chosen = compare_units(family);
   family->probe = NULL;
-  free_probe(&probe);
+  plm_probe_free(&probe);
   return chosen;
 }
 
@@ -409,10 +256,9 @@ static const struct plm_product *variant(struct plm_row_family *family, int64_t 
   const struct plm_product_shape shape = shape_of(family, rows, columns);
   const struct plm_product *product = plm_products_get(family->owner->products, &shape);
   if (product != NULL && !agrees(family, product, rows, first, columns)) product = NULL;
-  return keep_variant(family, (struct variant){.rows = rows,
-                                               .first = first,
-                                               .columns = columns,
-                                               .product = product});
+  return keep_variant(
+      family,
+      (struct variant){.rows = rows, .first = first, .columns = columns, .product = product});
 }
 
 /* The product of `rows` rows with B transposed. NULL if its bits differ, or after an error. */
@@ -482,14 +328,15 @@ bool plm_row_tiling_turn(struct plm_row_tiling *tiling, struct plm_row_family *f
 size_t plm_row_tiling_padding(const struct plm_row_tiling *tiling)
 {
   const struct plm_product_shape *s = &tiling->shape;
-  return (size_t)(tiling->last.rows * (s->K * in_bytes(s) + s->N * out_bytes(s)));
+  return (size_t)(tiling->last.rows *
+                  (s->K * plm_product_in_bytes(s) + s->N * plm_product_out_bytes(s)));
 }
 
 static void run_padded(const struct plm_row_tiling *tiling, uint32_t thread, char *C, const char *A,
                        const char *B, int64_t rows, char *padding)
 {
-  const size_t A_row = (size_t)(tiling->shape.K * in_bytes(&tiling->shape));
-  const size_t C_row = (size_t)(tiling->shape.N * out_bytes(&tiling->shape));
+  const size_t A_row = (size_t)(tiling->shape.K * plm_product_in_bytes(&tiling->shape));
+  const size_t C_row = (size_t)(tiling->shape.N * plm_product_out_bytes(&tiling->shape));
   const size_t used = (size_t)rows, height = (size_t)tiling->last.rows;
   char *C_padded = padding + height * A_row;
   memcpy(padding, A, used * A_row);
@@ -503,8 +350,8 @@ static void run_padded(const struct plm_row_tiling *tiling, uint32_t thread, cha
 void plm_row_tiling_run(const struct plm_row_tiling *tiling, uint32_t thread, char *C,
                         const char *A, const char *B, int64_t rows, char *padding)
 {
-  const int64_t A_row = tiling->shape.K * in_bytes(&tiling->shape);
-  const int64_t C_row = tiling->shape.N * out_bytes(&tiling->shape);
+  const int64_t A_row = tiling->shape.K * plm_product_in_bytes(&tiling->shape);
+  const int64_t C_row = tiling->shape.N * plm_product_out_bytes(&tiling->shape);
   if (tiling->turned != NULL && rows == tiling->tile) {
     plm_product_run(tiling->turned, thread, C, A, tiling->turned_B);
     return;

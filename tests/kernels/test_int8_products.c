@@ -207,41 +207,55 @@ static void rows_of_extremes(void **state)
 
 /* ---- the kernels ---- */
 
-/* Sums of rows that begin at each row of a few, so that every way of cutting rows is taken. */
+enum { KERNEL_ROWS = 29, KERNEL_I = 68, KERNEL_PADDED = 80 };
+
+/* Sums of `rows` rows of a (rows, KERNEL_PADDED), stored with `shift` added, and of a panel. */
+static void check_sums(const int32_t *sums, const int8_t *a, int64_t rows, const int8_t *panel,
+                       int32_t shift)
+{
+  for (int64_t row = 0; row < rows; row++)
+    for (int64_t column = 0; column < 16; column++) {
+      int32_t wanted = 0;
+      for (int64_t i = 0; i < KERNEL_PADDED; i++)
+        wanted += (a[row * KERNEL_PADDED + i] + shift) * panel[i / 4 * 64 + column * 4 + i % 4];
+      assert_int_equal(sums[row * 16 + column], wanted);
+    }
+}
+
+/* Sums of rows that begin at each row of a few, so that every way of cutting rows is taken, by each
+ * number of panels. */
 static void check_kernel(const struct plm_int8_kernel *kernel)
 {
-  enum { ROWS = 29, I = 68 };
-  const int64_t padded = plm_int8_padded(I), steps = padded / kernel->in_word;
-  float *x = values_of(ROWS * I);
-  int8_t *a = calloc((size_t)(ROWS * padded), 1), panel[16 * 80] __attribute__((aligned(64)));
-  int32_t *words = calloc((size_t)(ROWS * steps), sizeof *words);
+  enum { PANEL = 16 * KERNEL_PADDED, MOST = PLM_INT8_PANELS_MOST };
+  const int64_t steps = KERNEL_PADDED / kernel->in_word;
+  float *x = values_of(KERNEL_ROWS * KERNEL_I);
+  int8_t *a = calloc(KERNEL_ROWS * KERNEL_PADDED, 1);
+  int8_t panels[MOST * PANEL] __attribute__((aligned(64)));
+  int32_t *words = calloc((size_t)(KERNEL_ROWS * steps), sizeof *words);
   int32_t *widened = calloc((size_t)(16 * steps), sizeof *widened);
-  assert_int_equal(padded, 80);
-  for (int64_t row = 0; row < ROWS; row++) {
-    const float scale = quantise(a + row * padded, x + row * I, I);
-    assert_true(kernel->quantise(words + row * steps, x + row * I, I) == scale);
+  assert_int_equal(plm_int8_padded(KERNEL_I), KERNEL_PADDED);
+  for (int64_t row = 0; row < KERNEL_ROWS; row++) {
+    const float scale = quantise(a + row * KERNEL_PADDED, x + row * KERNEL_I, KERNEL_I);
+    assert_true(kernel->quantise(words + row * steps, x + row * KERNEL_I, KERNEL_I) == scale);
   }
-  for (size_t i = 0; i < sizeof panel; i++)
-    panel[i] = (int8_t)((int)(plm_philox(5, 0, i, 0).w[0] % 255) - 127);
-  const void *b = panel;
+  for (size_t i = 0; i < sizeof panels; i++)
+    panels[i] = (int8_t)((int)(plm_philox(5, 0, i, 0).w[0] % 255) - 127);
+  const void *b = panels;
   if (kernel->widen != NULL) {
-    kernel->widen(widened, panel, steps);
+    assert_int_equal(kernel->panels, 1);
+    kernel->widen(widened, panels, steps);
     b = widened;
   }
-  for (int64_t rows = 1; rows <= ROWS; rows++) {
-    int32_t sums[ROWS * 16];
-    kernel->multiply(sums, words + (ROWS - rows) * steps, rows, b, 1, steps);
-    for (int64_t row = 0; row < rows; row++)
-      for (int64_t column = 0; column < 16; column++) {
-        int32_t wanted = 0;
-        for (int64_t i = 0; i < padded; i++) {
-          const int32_t shift = kernel->in_word == 4 ? 128 : 0;
-          wanted += (a[(ROWS - rows + row) * padded + i] + shift) *
-                    panel[i / 4 * 64 + column * 4 + i % 4];
-        }
-        assert_int_equal(sums[row * 16 + column], wanted);
-      }
-  }
+  assert_in_range(kernel->panels, 1, MOST);
+  for (int64_t count = 1; count <= kernel->panels; count++)
+    for (int64_t rows = 1; rows <= KERNEL_ROWS; rows++) {
+      int32_t sums[MOST * KERNEL_ROWS * 16];
+      const int64_t first = KERNEL_ROWS - rows;
+      kernel->multiply(sums, words + first * steps, rows, b, count, steps);
+      for (int64_t panel = 0; panel < count; panel++)
+        check_sums(sums + panel * rows * 16, a + first * KERNEL_PADDED, rows,
+                   panels + panel * PANEL, kernel->in_word == 4 ? 128 : 0);
+    }
   free(x);
   free(a);
   free(words);

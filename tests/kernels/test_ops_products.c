@@ -214,7 +214,7 @@ static void cut_rows_alone_case(struct ops_case *c)
   } else {
     rows_alone(c, 300, 520, 776);
     rows_alone(c, 300, 136, 1352);
-    rows_alone(c, 1030, 1024, 128);/* transposed weights may have other bits */
+    rows_alone(c, 1030, 1024, 128); /* with AVX-512, transposed weights have other bits */
   }
   rows_alone(c, 1030, 40, 24); /* enough rows to transpose the weights */
   rows_alone(c, 530, 49, 28);

@@ -46,14 +46,14 @@ moments and average                          71.1 MB
 optimizer scratch                             6.7 MB
 copy of parameters, for norms                34.9 MB
 activations                                 118.7 MB
-workspace                                    21.4 MB
+workspace                                    24.5 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
 inputs and masks, host                        0.7 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total                                       634.3 MB
+total                                       637.5 MB
 free                                      FREE MB of TOTAL
 largest trainer.micro_batch_tokens that fits: 2048
 END
@@ -75,14 +75,14 @@ moments and average                          20.7 MB
 optimizer scratch                             6.7 MB
 copy of parameters, for norms                 9.7 MB
 activations                                 118.7 MB
-workspace                                    21.4 MB
+workspace                                    24.5 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.2 MB
 inputs and masks, host                        0.2 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total of the ranks on a host                870.9 MB
+total of the ranks on a host                877.2 MB
 free                                      FREE MB of TOTAL
 largest trainer.micro_batch_tokens that fits: 2048
 END
@@ -129,14 +129,14 @@ moments and average                     1721545.6 MB
 optimizer scratch                          6442.8 MB
 copy of parameters, for norms                 0.0 MB
 activations                               87596.0 MB
-workspace                                   783.8 MB
+workspace                                  4005.0 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
 inputs and masks, host                        0.7 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host          2581725.2 MB
 chunks in flight (at most), host            100.0 MB
-total                                   8699093.2 MB
+total                                   8702314.4 MB
 free                                      FREE MB of TOTAL
 this does not fit: no micro-batch fits; trainer.recompute: block takes less memory
 END
@@ -163,7 +163,7 @@ optimizer 71067904
 scratch 6684672
 norms 34874112
 activations 118652928
-workspace 21372928
+workspace 24518656
 masks 16768
 inputs 608384
 reserve 0
@@ -172,9 +172,9 @@ transfers 0
 snapshot 105942016
 credit 100000000
 backend 0
-device_bytes 427648256
+device_bytes 430793984
 host_bytes 206681984
-total 634330240
+total 637475968
 partial false
 fits true
 largest_micro_batch_tokens 2048

@@ -177,7 +177,12 @@ FORCE_INLINE vhalf load_half(const float *p)
   return *(const vhalf_unaligned *)p;
 }
 
-FORCE_INLINE void half_steps(const struct product *p, vfloat (*acc)[4], vhalf *last, const float *a,
+struct half_sums {
+  vfloat acc[12][4];
+  vhalf last[12];
+};
+
+FORCE_INLINE void half_steps(const struct product *p, struct half_sums *sums, const float *a,
                              const float *b, const int64_t a_row, const int64_t a_depth,
                              const int rows, const int whole)
 {
@@ -191,8 +196,8 @@ FORCE_INLINE void half_steps(const struct product *p, vfloat (*acc)[4], vhalf *l
     for (int r = 0; r < rows; r++) {
       const vfloat broadcast = splat(a[r * a_row]);
 #pragma GCC unroll 4
-      for (int v = 0; v < whole; v++) acc[r][v] += broadcast * row[v];
-      last[r] += (vhalf)_mm512_castps512_ps256((__m512)broadcast) * row_last;
+      for (int v = 0; v < whole; v++) sums->acc[r][v] += broadcast * row[v];
+      sums->last[r] += (vhalf)_mm512_castps512_ps256((__m512)broadcast) * row_last;
     }
     a += a_depth;
     b += p->b_stride;
@@ -203,26 +208,24 @@ FORCE_INLINE void half_block(const struct product *p, const float *a, const floa
                              const float *factor, const int rows, const int vectors)
 {
   const int whole = vectors - 1;
-  vfloat acc[12][4];
-  vhalf last[12];
-  block_begin(acc, rows, whole);
+  struct half_sums sums;
+  block_begin(sums.acc, rows, whole);
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; r++) last[r] = (vhalf){0};
+  for (int r = 0; r < rows; r++) sums.last[r] = (vhalf){0};
   if (p->a_depth == 1)
-    half_steps(p, acc, last, a, b, p->a_row, 1, rows, whole);
+    half_steps(p, &sums, a, b, p->a_row, 1, rows, whole);
   else
-    half_steps(p, acc, last, a, b, 1, p->a_depth, rows, whole);
-  block_end(p, acc, c, factor, rows, whole);
+    half_steps(p, &sums, a, b, 1, p->a_depth, rows, whole);
+  block_end(p, sums.acc, c, factor, rows, whole);
 #pragma GCC unroll 12
   for (int r = 0; r < rows; r++) {
     float *to = c + r * p->c_stride + whole * LANES;
     const float scale = p->mode == PRODUCT_SCALE ? factor[r] : 1.0f;
-    if (p->mode != PRODUCT_SET) last[r] += scale * load_half(to);
-    *(vhalf_unaligned *)to = last[r];
+    if (p->mode != PRODUCT_SET) sums.last[r] += scale * load_half(to);
+    *(vhalf_unaligned *)to = sums.last[r];
   }
 }
 
-PANEL(half, 1, ROWS_1)
 PANEL(half, 2, ROWS_2)
 PANEL(half, 3, ROWS_3)
 PANEL(half, 4, ROWS_4)
@@ -232,12 +235,12 @@ static void product_run(const struct product *p, int rows, int vectors)
 {
   static const struct product_panels of = {
 #if defined(PLM_ISA_avx512)
-      .halves = {NULL, half_panel_1, half_panel_2, half_panel_3, half_panel_4},
+    .halves = {NULL, NULL, half_panel_2, half_panel_3, half_panel_4}, /* heads are wider than 8 */
 #endif
 #if defined(PLM_ISA_avx512) || defined(__aarch64__)
-      .panels = {NULL, product_panel_1, product_panel_2, product_panel_3, product_panel_4}
+    .panels = {NULL, product_panel_1, product_panel_2, product_panel_3, product_panel_4}
 #else
-      .panels = {NULL, product_panel_1, product_panel_2, product_panel_3}
+    .panels = {NULL, product_panel_1, product_panel_2, product_panel_3}
 #endif
   };
   run_panels(&of, p, rows, vectors);

@@ -53,12 +53,10 @@ INT8_NAME(all_rows)(int32_t *sums, const int32_t *a, int64_t rows, const void *p
   enum { MOST = INT8_NAME(rows), HALF = INT8_NAME(rows) / 2 };
   const int64_t apart = rows * PLM_INT8_PANEL;
   int64_t row = 0;
-  for (; row + MOST <= rows; row += MOST)
-    INT8_NAME(block)(sums + row * PLM_INT8_PANEL, apart, a + row * steps, panel, steps, MOST,
-                     panels);
-  for (; row + HALF <= rows; row += HALF)
-    INT8_NAME(block)(sums + row * PLM_INT8_PANEL, apart, a + row * steps, panel, steps, HALF,
-                     panels);
+  for (; row + MOST <= rows; row += MOST) INT8_NAME(block)
+  (sums + row * PLM_INT8_PANEL, apart, a + row * steps, panel, steps, MOST, panels);
+  for (; row + HALF <= rows; row += HALF) INT8_NAME(block)
+  (sums + row * PLM_INT8_PANEL, apart, a + row * steps, panel, steps, HALF, panels);
   for (; row < rows; row++)
     INT8_NAME(block)(sums + row * PLM_INT8_PANEL, apart, a + row * steps, panel, steps, 1, panels);
 }
