@@ -125,7 +125,7 @@ static void some_options_exclude_others(void **state)
 
 static void a_corpus_is_checked_or_written_again(void **state)
 {
-  char expected[3 * PLM_PATH_SIZE];
+  char expected[4 * PLM_PATH_SIZE];
   (void)state;
   assert_int_equal(COMMAND("corpus", training, "--verify", "--upgrade", "--json"), 0);
   snprintf(expected, sizeof expected,
@@ -163,7 +163,7 @@ static void splits_are_written_as_fasta(void **state)
 /* The counts of both sides, and the most similar pairs, those that are the same first. */
 static void duplicates_are_counted_and_shown(void **state)
 {
-  char expected[3 * PLM_PATH_SIZE];
+  char expected[4 * PLM_PATH_SIZE];
   (void)state;
   assert_int_equal(COMMAND("corpus", training, "--against", held_out, "--identity", "0.5"), 0);
   snprintf(expected, sizeof expected,

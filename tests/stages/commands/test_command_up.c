@@ -47,8 +47,8 @@ static void refuses(const char *what, const char *const *words)
 /* The command lines that would start: a letter for each stage. */
 static void expect_stages(const char *stages)
 {
-  static const char *const programs[] = {"/bin/plm-trainer ", "/bin/plm-evaluator ",
-                                         "/bin/plm-packer "};
+  static const char *const programs[] = {"/nowhere/plm-trainer ", "/nowhere/plm-evaluator ",
+                                         "/nowhere/plm-packer "};
   static const char letters[] = "tep";
   char found[4] = "";
   size_t count = 0;
@@ -135,7 +135,8 @@ static void a_profile_is_of_steps_of_the_run(void **state)
 {
   (void)state;
   assert_int_equal(COMMAND("up", "--dry-run", file, "--profile", "19-20"), 0);
-  assert_non_null(strstr(command_out, " --set trainer.profile.steps=19-20\n  /bin/plm-evaluator "));
+  assert_non_null(
+      strstr(command_out, " --set trainer.profile.steps=19-20\n  /nowhere/plm-evaluator "));
   assert_int_equal(COMMAND("up", "--dry-run", file), 0);
   assert_null(strstr(command_out, "trainer.profile.steps"));
   REFUSES("--profile: step 21 is beyond the last step, 20 (trainer.steps)", "--dry-run", file,
@@ -195,8 +196,8 @@ static void a_dry_run_says_what_would_start(void **state)
            "    -> evaluator  feed ipc://%s/e\n"
            "  run           %s\n"
            "command lines\n"
-           "  /bin/plm-trainer -c %s/pipeline.yaml --run %s\n"
-           "  /bin/plm-evaluator -c %s/pipeline.yaml --run %s\n"
+           "  /nowhere/plm-trainer -c %s/pipeline.yaml --run %s\n"
+           "  /nowhere/plm-evaluator -c %s/pipeline.yaml --run %s\n"
            "memory\n"
            "  unknown: plm-trainer did not answer\n"
            "cores\n  ",

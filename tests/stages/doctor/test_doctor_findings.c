@@ -33,7 +33,7 @@ static void begin(const char *yaml)
   snprintf(text, sizeof text, "%.8000s\nrun: %.4000s\n", yaml, run);
   if (plm_config_load_text(text, strlen(text), &config, &error) != PLM_OK)
     fail_msg("%s", error.what);
-  doctor = (struct plm_doctor){.config = &config, .program_directory = "/bin"};
+  doctor = (struct plm_doctor){.config = &config, .program_directory = "/nowhere"};
 }
 
 static int setup(void **state)

@@ -27,7 +27,7 @@ static plm_status run(const struct plm_command *command, const struct plm_argume
       .json = plm_arguments_has(arguments, "json"),
       .quiet = plm_arguments_has(arguments, "quiet"),
       .verbose = plm_arguments_has(arguments, "verbose"),
-      .program_directory = "/bin",
+      .program_directory = "/nowhere",
   };
   context.config_given = context.config_path != NULL;
   if (!context.config_given) context.config_path = "./pipeline.yaml";

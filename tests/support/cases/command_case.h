@@ -6,8 +6,8 @@
 /* What the last call printed, valid until the next one. */
 extern const char *command_out, *command_err;
 
-/* Calls the command that words[0] names with the others as its arguments; a NULL ends them. Returns
- * the exit code. */
+/* Calls the command that words[0] names with the others as its arguments; a NULL ends them. The
+ * stages have no programs. Returns the exit code. */
 int command_case(const char *const *words);
 #define COMMAND(...) command_case((const char *const[]){__VA_ARGS__, NULL})
 
