@@ -6,6 +6,7 @@
 #include "kernels/cuda/products/kernel_choices.cuh"
 #include "kernels/cuda/products/product_algorithms.cuh"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
@@ -14,49 +15,78 @@
 namespace
 {
 
-/* op(X) as doubles, row by row, in the order in which the loops below read it. */
+/* A result is computed in blocks of so many rows and columns, whose sums a processor holds in its
+ * registers. */
+enum { ROWS = 4, COLUMNS = 8 };
+
+/* Rows of op(A), or columns of op(B), as doubles: `side` of them beside each other, element k of
+ * each after the elements k - 1. Those beyond the last one are 0. */
 template <class T>
-std::vector<double> widened(const T *x, int64_t rows, int64_t columns, int64_t ld, bool transposed)
+std::vector<double> packed(const T *x, int64_t count, int64_t K, int64_t stride, int64_t k_stride,
+                           int64_t side)
 {
-  std::vector<double> wide((size_t)(rows * columns));
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < columns; j++)
-      wide[(size_t)(i * columns + j)] =
-          (double)to_float(transposed ? x[j * ld + i] : x[i * ld + j]);
+  std::vector<double> wide((size_t)((count + side - 1) / side * side * K));
+  for (int64_t i = 0; i < count; i++) {
+    double *to = wide.data() + i / side * side * K + i % side;
+    for (int64_t k = 0; k < K; k++) to[k * side] = (double)to_float(x[i * stride + k * k_stride]);
+  }
   return wide;
 }
 
-/* sums[n] = the sum over k in [begin, end) of a row of op(A) times column n of op(B). */
-void dot_columns(double *sums, const double *a, const double *b, int64_t N, int64_t begin,
-                 int64_t end)
+/* As many columns as a register of AVX2 has; an array of doubles of any alignment may be read as
+ * such. */
+typedef double Four __attribute__((vector_size(32), aligned(8), may_alias));
+
+/* sums = the products of ROWS rows and COLUMNS columns of K elements, each added in the order of
+ * k. */
+PLM_WIDE void multiply_block(double sums[ROWS][COLUMNS], const double *a, const double *b,
+                             int64_t K)
 {
-  for (int64_t n = 0; n < N; n++) sums[n] = 0;
-  for (int64_t k = begin; k < end; k++)
-    for (int64_t n = 0; n < N; n++) sums[n] += a[k] * b[k * N + n];
+  enum { FOURS = COLUMNS / 4 };
+  Four held[ROWS][FOURS] = {};
+  for (int64_t k = 0; k < K; k++) {
+    const Four *columns = reinterpret_cast<const Four *>(b + k * COLUMNS);
+    for (int row = 0; row < ROWS; row++)
+      for (int i = 0; i < FOURS; i++) held[row][i] += a[k * ROWS + row] * columns[i];
+  }
+  memcpy(sums, held, sizeof held);
+}
+
+/* The same for K in parts. */
+void multiply_parts(double sums[ROWS][COLUMNS], const double *a, const double *b, int64_t K,
+                    int64_t parts)
+{
+  double part_sums[ROWS][COLUMNS];
+  multiply_block(sums, a, b, K / parts);
+  for (int64_t part = 1; part < parts; part++) {
+    const int64_t begin = part * K / parts, end = (part + 1) * K / parts;
+    multiply_block(part_sums, a + begin * ROWS, b + begin * COLUMNS, end - begin);
+    for (int row = 0; row < ROWS; row++)
+      for (int column = 0; column < COLUMNS; column++)
+        sums[row][column] = (double)((float)sums[row][column] + (float)part_sums[row][column]);
+  }
 }
 
 template <class C, class T>
 void multiply(const struct plm_cuda_shape *s, int64_t parts, float alpha, float beta, C *c,
               const T *a, const T *b, const C *addend)
 {
-  const std::vector<double> wide_a = widened(a, s->M, s->K, s->lda, s->transpose_a);
-  const std::vector<double> wide_b = widened(b, s->K, s->N, s->ldb, s->transpose_b);
-  std::vector<double> sums((size_t)s->N), part_sums((size_t)s->N);
-  for (int64_t m = 0; m < s->M; m++) {
-    const double *row = wide_a.data() + m * s->K;
-    dot_columns(sums.data(), row, wide_b.data(), s->N, 0, s->K / parts);
-    for (int64_t part = 1; part < parts; part++) {
-      dot_columns(part_sums.data(), row, wide_b.data(), s->N, part * s->K / parts,
-                  (part + 1) * s->K / parts);
-      for (size_t n = 0; n < sums.size(); n++)
-        sums[n] = (double)((float)sums[n] + (float)part_sums[n]);
+  const int64_t K = s->K;
+  const std::vector<double> rows =
+      packed(a, s->M, K, s->transpose_a ? 1 : s->lda, s->transpose_a ? s->lda : 1, ROWS);
+  const std::vector<double> columns =
+      packed(b, s->N, K, s->transpose_b ? s->ldb : 1, s->transpose_b ? 1 : s->ldb, COLUMNS);
+  double sums[ROWS][COLUMNS];
+  for (int64_t n = 0; n < s->N; n += COLUMNS)
+    for (int64_t m = 0; m < s->M; m += ROWS) {
+      multiply_parts(sums, rows.data() + m * K, columns.data() + n * K, K, parts);
+      for (int64_t i = m; i < std::min(m + ROWS, s->M); i++)
+        for (int64_t j = n; j < std::min(n + COLUMNS, s->N); j++) {
+          double sum = sums[i - m][j - n] * (double)alpha;
+          if (s->add) sum += (double)beta * (double)to_float(addend[i * s->ldc + j]);
+          c[i * s->ldc + j] = from_float<C>((float)sum);
+        }
     }
-    for (int64_t n = 0; n < s->N; n++) {
-      double sum = sums[(size_t)n] * (double)alpha;
-      if (s->add) sum += (double)beta * (double)to_float(addend[m * s->ldc + n]);
-      c[m * s->ldc + n] = from_float<C>((float)sum);
-    }
-  }
 }
 
 /* Ends the process if the result overlaps an operand, since a library reads operands while it
