@@ -55,6 +55,7 @@ namespace
 {
 
 constexpr size_t RESERVED = (size_t)64 << 30, PAGE = 4096, HUGE_PAGE = (size_t)2 << 20;
+constexpr size_t KEPT = 8 * HUGE_PAGE; /* that the process keeps when no buffer is left */
 char *range;
 size_t used;
 struct Buffer {
@@ -65,6 +66,11 @@ std::map<const char *, Buffer> buffers;
 int key = -1;              /* of the range; -1 if there is none */
 thread_local int reaching; /* Reaches that exist; they may be nested */
 
+size_t whole_pages(size_t bytes)
+{
+  return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
 void set_open(bool open)
 {
 #ifdef PKEY_DISABLE_ACCESS
@@ -73,8 +79,8 @@ void set_open(bool open)
     return;
   }
 #endif
-  const size_t rounded = (used + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-  if (used > 0 && mprotect(range, rounded, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+  if (used > 0 &&
+      mprotect(range, whole_pages(used), open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
     stop("mprotect");
 }
 
@@ -98,6 +104,15 @@ void reserve()
 char behind(size_t i)
 {
   return (char)(i % 2 != 0 ? 0xff : 0xa5);
+}
+
+/* Begins again at the range's begin. Its pages go back to the system, except the first ones, which
+ * most tests use again at once; and none in part, since that would split it. */
+void use_again()
+{
+  const size_t end = whole_pages(used);
+  if (end > KEPT) madvise(range + KEPT, end - KEPT, MADV_DONTNEED);
+  used = 0;
 }
 
 /* The room of a buffer with the pattern after it. */
@@ -136,10 +151,7 @@ void device_release(void *released)
   }
   free(found->second.handle);
   buffers.erase(found);
-  if (!buffers.empty()) return;
-  madvise(range, used,
-          MADV_DONTNEED); /* the last buffer is gone, so the range is used from its begin again */
-  used = 0;
+  if (buffers.empty()) use_again();
 }
 
 void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
@@ -152,8 +164,7 @@ void device_forget()
 {
   for (const auto &each : buffers) free(each.second.handle);
   buffers.clear();
-  if (used > 0) madvise(range, used, MADV_DONTNEED);
-  used = 0;
+  use_again();
 }
 
 Reach::Reach()

@@ -445,6 +445,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
   if (stream->capture != nullptr) stop("a graph launched into a capture");
   if (executable == nullptr) return result(cudaErrorInvalidValue);
   trace("replay %zu", executable->works.size());
+  const Reach reach; /* once, since it may take a system call */
   for (const Work &work : executable->works) stream->add(work);
   return result(cudaSuccess);
 }
