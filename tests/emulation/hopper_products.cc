@@ -54,15 +54,32 @@ struct Row {
 std::map<int, std::vector<Row>> rows_of_warps;
 /* The rows that warps have stored since they last made their rows visible to products. */
 std::map<int, std::set<const char *>> hidden_rows;
-std::vector<Thread> threads;
+std::vector<Thread> threads; /* of a block, from its first instruction for products on */
 std::vector<Warpgroup> warpgroups;
+unsigned thread_count;
+bool used; /* the block has come to such an instruction */
 uint64_t seed_of_draws;
 
 /* Steps of a trail. A wait's is WAIT plus the groups that may be left. */
 enum { FENCE = 1, COMMIT, PRODUCT, WAIT };
 
+/* Most blocks have no products, so this is not done for each of them. Groups and products are
+ * empty, as hopper_block_ends has checked. */
+void begin_products()
+{
+  threads.resize(thread_count);
+  for (Thread &each : threads) {
+    each.fenced = false;
+    each.trail = 0;
+    each.accumulators.clear();
+  }
+  warpgroups.assign((thread_count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
+  used = true;
+}
+
 Thread &self_thread()
 {
+  if (!used) begin_products();
   return threads[(size_t)thread()];
 }
 
@@ -404,13 +421,8 @@ void matrices_replaced(const char *begin, size_t bytes)
 
 void hopper_block_begins(unsigned count, uint64_t seed)
 {
-  threads.resize(count); /* groups and products are empty: hopper_block_ends has checked */
-  for (Thread &each : threads) {
-    each.fenced = false;
-    each.trail = 0;
-    each.accumulators.clear();
-  }
-  warpgroups.assign((count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
+  thread_count = count;
+  used = false;
   hopper_barriers_begin();
   hopper_registers_begin(count);
   rows_of_warps.clear();
@@ -420,13 +432,14 @@ void hopper_block_begins(unsigned count, uint64_t seed)
 
 void hopper_block_ends()
 {
-  for (const Thread &each : threads) {
+  for (size_t i = 0; used && i < threads.size(); i++) {
+    const Thread &each = threads[i];
     if (!each.open.empty() || !each.groups.empty()) stop("products that nobody waited for");
   }
   for (const auto &each : rows_of_warps) {
     if (!each.second.empty()) stop("matrices that a warp stored and did not settle");
   }
-  for (size_t first = 0; first + WARPGROUP <= threads.size(); first += WARPGROUP)
+  for (size_t first = 0; used && first + WARPGROUP <= threads.size(); first += WARPGROUP)
     require_same_trail((int)first);
   hopper_barriers_end();
 }
