@@ -17,7 +17,7 @@ plm_ops_cuda_open(int precision, int device, struct plm_ops **ops, struct plm_er
 
 static inline void *plm_platform_shared()
 {
-  return plm::emulation::self->shared;
+  return plm::emulation::launch.shared;
 }
 
 /* Launches and products pass through here. `work` is a closure that holds its arguments by value.

@@ -81,13 +81,19 @@ struct alignas(4) __nv_bfloat162 {
 namespace plm::emulation
 {
 
-/* The position of the running fiber. */
+/* The running fiber: its position and number in the block. */
 struct Self {
-  dim3 thread, block, grid_blocks, block_threads;
-  void *shared;
-  size_t shared_bytes;
+  dim3 thread;
+  int number;
 };
 extern Self *self;
+/* What all fibers of the running block have in common. */
+struct Launch {
+  dim3 block, grid_blocks, block_threads;
+  char *shared;
+  size_t shared_bytes;
+};
+extern Launch launch;
 
 /* Runs body once for each thread of each block. */
 struct Body {
@@ -135,7 +141,9 @@ uint64_t block_barriers(); /* how often the block has met */
  * then 0. */
 void at_line(int line);
 int pop_line();
-/* Returns the words (up to 8) that each lane brought, valid until the lane's next call but one. */
+/* Returns the word that each lane brought, valid until the lane's next call but one. */
+const uint64_t *exchange_word(const char *what, uint64_t word);
+/* The same for up to 8 words. */
 enum { LANES = 32, WORDS = 8 };
 typedef uint64_t Lanes[LANES][WORDS];
 const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
@@ -145,8 +153,14 @@ const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
 /* For mma.m16n8k16 (instructions.cuh): replaces the words a[0..3], b[0..1] of each lane by its four
  * elements of the product, as doubles. */
 void multiply_fragments(Lanes &lanes);
-int lane();
-int thread();               /* its number in the block */
+static inline int thread() /* its number in the block */
+{
+  return self->number;
+}
+static inline int lane()
+{
+  return (int)((unsigned)self->number % LANES);
+}
 const char *end_of_stack(); /* behind the highest address of the thread's stack */
 void let_others_run();      /* gives way once */
 /* Lets others run until the condition holds. It may depend only on what the block changes. */
@@ -173,16 +187,15 @@ template <class T> static inline T from_word(uint64_t word)
 
 template <class T> static inline T shuffle(const char *what, T value, int from)
 {
-  const uint64_t word = to_word(value);
-  return from_word<T>(warp_exchange(what, &word, 1)[from & (LANES - 1)][0]);
+  return from_word<T>(exchange_word(what, to_word(value))[from & (LANES - 1)]);
 }
 
 } // namespace plm::emulation
 
 #define threadIdx (plm::emulation::self->thread)
-#define blockIdx (plm::emulation::self->block)
-#define blockDim (plm::emulation::self->block_threads)
-#define gridDim (plm::emulation::self->grid_blocks)
+#define blockIdx (plm::emulation::launch.block)
+#define blockDim (plm::emulation::launch.block_threads)
+#define gridDim (plm::emulation::launch.grid_blocks)
 
 static inline void __syncthreads()
 {
@@ -191,8 +204,7 @@ static inline void __syncthreads()
 #define __syncthreads() (plm::emulation::at_line(__LINE__), __syncthreads())
 static inline void __syncwarp(unsigned = 0xffffffffu)
 {
-  const uint64_t nothing = 0;
-  plm::emulation::warp_exchange("__syncwarp", &nothing, 1);
+  plm::emulation::exchange_word("__syncwarp", 0);
 }
 template <class T> static inline T __shfl_xor_sync(unsigned, T value, int mask)
 {
@@ -209,10 +221,9 @@ template <class T> static inline T __shfl_up_sync(unsigned, T value, unsigned by
 }
 static inline unsigned __ballot_sync(unsigned, bool predicate)
 {
-  const uint64_t word = predicate;
-  const plm::emulation::Lanes &lanes = plm::emulation::warp_exchange("__ballot_sync", &word, 1);
+  const uint64_t *words = plm::emulation::exchange_word("__ballot_sync", predicate);
   unsigned bits = 0;
-  for (int i = 0; i < plm::emulation::LANES; i++) bits |= (unsigned)lanes[i][0] << i;
+  for (int i = 0; i < plm::emulation::LANES; i++) bits |= (unsigned)words[i] << i;
   return bits;
 }
 static inline bool __any_sync(unsigned mask, bool predicate)

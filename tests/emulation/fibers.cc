@@ -27,6 +27,7 @@ namespace plm::emulation
 {
 
 Self *self;
+Launch launch;
 
 namespace
 {
@@ -37,10 +38,14 @@ enum {
   PAGE_BYTES = 4096, /* closed, at the end of a stack */
   LINE_BYTES = 64,
   LOCALS_BYTES = 4 << 10, /* of a stack, NaN when a thread begins; kernels use 1 to 3 KiB */
-  GUARD_BYTES = 64,
+  GUARD_BYTES = 256,
+  MOST_SHARED_BYTES = 227 << 10, /* of any card */
   NOBODY = -1
 };
 constexpr char GUARD = 0x5a;
+constexpr uint32_t ALL_LANES = ~UINT32_C(0);
+/* That of a block, between guards. */
+alignas(128) char shared_memory[GUARD_BYTES + MOST_SHARED_BYTES + GUARD_BYTES];
 
 struct Copy {
   void *to;
@@ -48,24 +53,27 @@ struct Copy {
   int bytes, valid_bytes;
 };
 
-enum State : uint8_t { READY, AT_BARRIER, IN_WARP, WAITING, DONE };
+enum State : uint8_t { AT_BARRIER, IN_WARP, WAITING, DONE };
 
-struct Thread {
+struct alignas(LINE_BYTES) Thread {
   Self self;
   Stack *stack;                     /* NULL before the thread begins */
-  const char *operation;            /* while IN_WARP or WAITING */
+  const char *operation;            /* while WAITING */
   bool (*condition)(void *context); /* what it is WAITING for */
   void *condition_context;
-  int line;                    /* of the source, of the block's barrier that it waits at */
   uint64_t exchanges;          /* of the warp so far; says which of two slots is in use */
   std::vector<Copy> copies;    /* under way, oldest first */
   std::vector<size_t> commits; /* for each group: how many copies there are up to its end */
 };
 
 struct Warp {
-  int arrived = 0;
-  const char *operation = nullptr; /* of the threads that have arrived … */
-  int line = 0;                    /* … and where it is in the source */
+  int first;                    /* of its threads */
+  uint32_t all, ready, waiting; /* a bit for each thread, for those that can run, and WAITING */
+  int at_barrier, barrier_line; /* threads at the block's barrier, and where it is */
+  int arrived;                  /* threads in an operation, … */
+  int line;                     /* … where it is in the source, … */
+  const char *operation;        /* … and its name */
+  uint64_t words[2][LANES];
   Lanes lanes[2];
 };
 
@@ -74,29 +82,37 @@ struct Scheduler {
   std::vector<std::unique_ptr<Stack>> stacks;
   std::vector<Stack *> idle; /* stacks without a thread */
   Thread threads[MAX_THREADS];
-  State states[MAX_THREADS];
-  std::vector<Warp> warps;
+  State states[MAX_THREADS]; /* what a thread is doing if it cannot run */
+  Warp warps[MAX_THREADS / LANES];
+  unsigned warp_count = 0;
   int count = 0, running = NOBODY, at_barrier = 0, done = 0; /* threads */
   uint64_t barriers = 0; /* of the block, that all its threads have reached */
   int line = 0;          /* at_line */
   bool far_ahead = false;
-  int warp = 0;                                 /* whose turn it is … */
+  Warp *warp = nullptr;                         /* whose turn it is … */
   int turn[LANES], turn_count = 0, turn_at = 0; /* … and its threads that run in this turn */
+  uint64_t launches = 0;
+  int locals_used = 0; /* words of a stack, by threads of this launch */
   const Body *body = nullptr;
-  char *shared = nullptr;
   uint64_t random = 0x9e3779b97f4a7c15u;
 };
 Scheduler scheduler;
 
 /* xorshift64*, which is random enough for an order. */
-unsigned draw(unsigned limit)
+uint64_t draw_bits()
 {
   uint64_t x = scheduler.random;
   x ^= x >> 12;
   x ^= x << 25;
   x ^= x >> 27;
   scheduler.random = x;
-  return (unsigned)(x * 0x2545f4914f6cdd1du >> 32) % limit;
+  return x * 0x2545f4914f6cdd1du;
+}
+
+/* A number below `limit`. */
+unsigned draw(unsigned limit)
+{
+  return (unsigned)((draw_bits() >> 32) * limit >> 32);
 }
 
 Thread &current()
@@ -107,37 +123,65 @@ Thread &current()
 [[noreturn]] void report_deadlock()
 {
   fprintf(stderr, "emulation: threads wait for each other forever:\n");
+  const auto operation = [](int i) {
+    return scheduler.states[i] == IN_WARP   ? scheduler.warps[i / LANES].operation
+           : scheduler.states[i] == WAITING ? scheduler.threads[i].operation
+                                            : "";
+  };
   for (int i = 0; i < scheduler.count; i++) {
-    static const char *const names[] = {"ready", "at __syncthreads", "in", "waits at", "ended"};
-    const Thread *thread = &scheduler.threads[i];
+    static const char *const names[] = {"at __syncthreads", "in", "waits at", "ended"};
     const State state = scheduler.states[i];
-    const bool named = state == IN_WARP || state == WAITING;
-    if (i > 0 && state == scheduler.states[i - 1] &&
-        (!named || thread->operation == thread[-1].operation))
-      continue;
-    fprintf(stderr, "  thread %d %s %s\n", i, names[state], named ? thread->operation : "");
+    if (i > 0 && state == scheduler.states[i - 1] && operation(i) == operation(i - 1)) continue;
+    fprintf(stderr, "  thread %d %s %s\n", i, names[state], operation(i));
   }
   stop("block (%u, %u, %u): not all threads reach a barrier or an operation of a warp",
-       self->block.x, self->block.y, self->block.z);
+       launch.block.x, launch.block.y, launch.block.z);
 }
 
 /* ---- who runs next ---- */
 
-/* Makes the turn of a warp from its threads that can run now, in a drawn order. */
-void collect_ready(int warp)
+/* The running thread cannot run until somebody makes it ready. */
+void not_ready(Warp &warp, State state)
 {
-  const int last = std::min((warp + 1) * LANES, scheduler.count);
-  int *turn = scheduler.turn, count = 0;
-  for (int i = warp * LANES; i < last; i++) {
-    if (scheduler.states[i] == WAITING) {
-      const Thread &thread = scheduler.threads[i];
-      if (thread.condition(thread.condition_context)) scheduler.states[i] = READY;
-    }
-    if (scheduler.states[i] == READY) turn[count++] = i;
+  warp.ready &= ~(UINT32_C(1) << lane());
+  scheduler.states[scheduler.running] = state;
+}
+
+/* Makes threads ready whose condition holds by now. */
+void look_at_waiting(Warp &warp)
+{
+  for (uint32_t left = warp.waiting; left != 0; left &= left - 1) {
+    const int at = __builtin_ctz(left);
+    const Thread &thread = scheduler.threads[warp.first + at];
+    if (!thread.condition(thread.condition_context)) continue;
+    warp.waiting &= ~(UINT32_C(1) << at);
+    warp.ready |= UINT32_C(1) << at;
   }
-  for (int i = count; i > 1; i--) std::swap(turn[i - 1], turn[draw((unsigned)i)]);
-  scheduler.turn_count = count;
+}
+
+/* Makes the turn of a warp from its threads that can run now, in a drawn order: each of them takes
+ * a drawn place among those before it, for which 16 random bits are enough. */
+void collect_ready(Warp &warp)
+{
+  enum { BITS = 16, DRAWS = 64 / BITS };
+  if (warp.waiting != 0) look_at_waiting(warp);
+  int *turn = scheduler.turn;
+  unsigned count = 0;
+  uint64_t bits = 0;
+  for (uint32_t left = warp.ready; left != 0; left &= left - 1) {
+    bits = count % DRAWS == 0 ? draw_bits() : bits >> BITS;
+    const unsigned place = (unsigned)(bits & 0xffff) * (count + 1) >> BITS;
+    turn[count++] = turn[place];
+    turn[place] = warp.first + __builtin_ctz(left);
+  }
+  scheduler.warp = &warp;
+  scheduler.turn_count = (int)count;
   scheduler.turn_at = 0;
+}
+
+Warp &drawn_warp()
+{
+  return scheduler.warps[draw(scheduler.warp_count)];
 }
 
 /* Draws which warp has the next turn. In half of the blocks a warp continues for as long as it can,
@@ -145,15 +189,13 @@ void collect_ready(int warp)
  * drawn now and then. */
 void draw_turn()
 {
-  const unsigned warps = (unsigned)scheduler.warps.size();
-  if (!scheduler.far_ahead && draw(4) == 0) scheduler.warp = (int)draw(warps);
-  collect_ready(scheduler.warp);
+  collect_ready(!scheduler.far_ahead && draw(4) == 0 ? drawn_warp() : *scheduler.warp);
   if (scheduler.turn_count > 0) return;
-  const unsigned first =
-      draw(warps); /* another warp: a drawn one, or the next after it that can run */
-  for (unsigned i = 0; i < warps && scheduler.turn_count == 0; i++) {
-    scheduler.warp = (int)((first + i) % warps);
-    collect_ready(scheduler.warp);
+  /* another warp: a drawn one, or the next after it that can run */
+  Warp *warp = &drawn_warp();
+  for (unsigned i = 0; i < scheduler.warp_count && scheduler.turn_count == 0; i++) {
+    collect_ready(*warp);
+    if (++warp == scheduler.warps + scheduler.warp_count) warp = scheduler.warps;
   }
   if (scheduler.turn_count == 0) report_deadlock();
 }
@@ -220,12 +262,33 @@ void give_way()
   go_to(*current().stack, next_thread());
 }
 
-/* Fills the stack with NaN where a kernel's locals will be. Under ASan they are elsewhere. */
-__attribute__((noinline)) void fill_locals()
+bool is_filled(const uint64_t *words, int count)
+{
+  uint64_t all = ~UINT64_C(0);
+  for (int i = 0; i < count; i++) all &= words[i];
+  return all == ~UINT64_C(0);
+}
+
+/* Fills the stack with NaN where a kernel's locals will be: all of it before the stack's first
+ * thread of a launch, later as much as threads of the launch have used. Whether they used more is
+ * seen by what is behind that. Under ASan locals are elsewhere. */
+__attribute__((noinline)) void fill_locals(Stack &stack)
 {
 #if !defined(__SANITIZE_ADDRESS__)
-  void *locals = alloca(LOCALS_BYTES);
-  memset(locals, 0xff, LOCALS_BYTES);
+  enum { COUNT = LOCALS_BYTES / sizeof(uint64_t), BEHIND = 32 };
+  uint64_t *locals = (uint64_t *)alloca(LOCALS_BYTES);
+  asm volatile("" : "+r"(locals) : : "memory");
+  int used = COUNT;
+  if (stack.launch == scheduler.launches) {
+    used = scheduler.locals_used;
+    const int behind = std::min((int)BEHIND, COUNT - used);
+    if (!is_filled(locals + COUNT - used - behind, behind)) {
+      for (used = COUNT; locals[COUNT - used] == ~UINT64_C(0); used--) continue;
+      scheduler.locals_used = used;
+    }
+  }
+  stack.launch = scheduler.launches;
+  memset(locals + COUNT - used, 0xff, (size_t)used * sizeof *locals);
   asm volatile("" : : "r"(locals) : "memory");
 #endif
 }
@@ -234,12 +297,12 @@ __attribute__((noinline)) void fill_locals()
 void live()
 {
   for (;;) {
-    fill_locals();
-    scheduler.body->call(scheduler.body->context);
     Stack *here = current().stack;
+    fill_locals(*here);
+    scheduler.body->call(scheduler.body->context);
     current().copies.clear(); /* copies that nobody waited for never arrive */
     current().commits.clear();
-    scheduler.states[scheduler.running] = DONE;
+    not_ready(*scheduler.warp, DONE);
     scheduler.done++;
     const int next = next_thread();
     if (next != NOBODY && scheduler.threads[next].stack == nullptr) {
@@ -258,32 +321,35 @@ void begin_launch(dim3 grid, dim3 block, unsigned threads, size_t shared_bytes)
 {
   scheduler.random = order_seed() * 0x9e3779b97f4a7c15u + 1;
   scheduler.count = (int)threads;
-  scheduler.warps.resize((threads + LANES - 1) / LANES);
-  const size_t room = (shared_bytes + GUARD_BYTES + 127) / 128 * 128;
-  scheduler.shared = (char *)aligned_alloc(128, room);
-  if (scheduler.shared == nullptr) stop("no memory for %zu bytes of shared memory", shared_bytes);
-  memset(scheduler.shared + shared_bytes, GUARD, room - shared_bytes);
-  POISON(scheduler.shared + shared_bytes, room - shared_bytes);
-  for (unsigned t = 0; t < threads; t++)
-    scheduler.threads[t].self = {dim3(t % block.x, t / block.x % block.y, t / block.x / block.y),
-                                 dim3(),
-                                 grid,
-                                 block,
-                                 scheduler.shared,
-                                 shared_bytes};
+  scheduler.launches++;
+  scheduler.locals_used = 0;
+  scheduler.warp_count = (threads + LANES - 1) / LANES;
+  for (unsigned i = 0; i < scheduler.warp_count; i++) {
+    const unsigned first = i * LANES, width = std::min((unsigned)LANES, threads - first);
+    scheduler.warps[i].first = (int)first;
+    scheduler.warps[i].all = ALL_LANES >> (LANES - width);
+  }
+  launch = {dim3(), grid, block, shared_memory + GUARD_BYTES, shared_bytes};
+  memset(shared_memory, GUARD, GUARD_BYTES);
+  memset(launch.shared + shared_bytes, GUARD, GUARD_BYTES);
+  POISON(shared_memory, GUARD_BYTES);
+  POISON(launch.shared + shared_bytes, GUARD_BYTES);
+  unsigned t = 0;
+  for (unsigned z = 0; z < block.z; z++)
+    for (unsigned y = 0; y < block.y; y++)
+      for (unsigned x = 0; x < block.x; x++, t++)
+        scheduler.threads[t].self = {dim3(x, y, z), (int)t};
   stack_of_caller(scheduler.own);
 }
 
 void end_launch(size_t shared_bytes)
 {
-  const size_t room = (shared_bytes + GUARD_BYTES + 127) / 128 * 128;
-  UNPOISON(scheduler.shared, room);
-  for (size_t i = shared_bytes; i < room; i++) {
-    if (scheduler.shared[i] != GUARD)
-      stop("a write %zu bytes beyond the end of %zu bytes of shared memory", i - shared_bytes,
-           shared_bytes);
+  UNPOISON(shared_memory, sizeof shared_memory);
+  for (size_t i = 0; i < GUARD_BYTES; i++) {
+    if (shared_memory[i] != GUARD) stop("a write before shared memory");
+    if (launch.shared[shared_bytes + i] != GUARD)
+      stop("a write %zu bytes beyond the end of %zu bytes of shared memory", i, shared_bytes);
   }
-  free(scheduler.shared);
   self = nullptr;
 }
 
@@ -292,17 +358,21 @@ void run_block(dim3 at, size_t shared_bytes)
 {
   scheduler.done = scheduler.at_barrier = 0;
   scheduler.barriers = 0;
-  memset(scheduler.shared, 0xff, shared_bytes); /* NaN, as float, double and bf16 */
-  for (Warp &warp : scheduler.warps) warp.arrived = 0;
+  memset(launch.shared, 0xff, shared_bytes); /* NaN, as float, double and bf16 */
+  for (unsigned i = 0; i < scheduler.warp_count; i++) {
+    Warp &warp = scheduler.warps[i];
+    warp.ready = warp.all;
+    warp.waiting = 0;
+    warp.arrived = warp.at_barrier = 0;
+  }
+  launch.block = at;
   for (int i = 0; i < scheduler.count; i++) {
     Thread &thread = scheduler.threads[i];
-    thread.self.block = at;
     thread.stack = nullptr;
     thread.exchanges = 0;
   }
-  memset(scheduler.states, READY, (size_t)scheduler.count);
   scheduler.far_ahead = draw(2) == 0;
-  scheduler.warp = (int)draw((unsigned)scheduler.warps.size());
+  scheduler.warp = &drawn_warp();
   scheduler.turn_at = scheduler.turn_count = 0;
   go_to(scheduler.own, next_thread());
 }
@@ -334,7 +404,8 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
   if (threads == 0 || threads > MAX_THREADS) stop("a block of %u threads", threads);
   if (blocks == 0 || grid.y > 65535 || grid.z > 65535)
     stop("a grid of (%u, %u, %u) blocks", grid.x, grid.y, grid.z);
-  if (shared_bytes > shared_of_card()) stop("%zu bytes of shared memory", shared_bytes);
+  if (shared_bytes > std::min(shared_of_card(), (size_t)MOST_SHARED_BYTES))
+    stop("%zu bytes of shared memory", shared_bytes);
   scheduler.body = &body;
   begin_launch(grid, block, threads, shared_bytes);
   std::vector<unsigned> order(blocks);
@@ -346,16 +417,6 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
     hopper_block_ends();
   }
   end_launch(shared_bytes);
-}
-
-int lane()
-{
-  return (int)((unsigned)scheduler.running % LANES);
-}
-
-int thread()
-{
-  return scheduler.running;
 }
 
 const char *end_of_stack()
@@ -373,7 +434,9 @@ void wait_until(const char *what, bool (*condition)(void *context), void *contex
 {
   if (condition(context)) return;
   Thread &thread = current();
-  scheduler.states[scheduler.running] = WAITING;
+  Warp &warp = *scheduler.warp;
+  warp.waiting |= UINT32_C(1) << lane();
+  not_ready(warp, WAITING);
   thread.operation = what;
   thread.condition = condition;
   thread.condition_context = context;
@@ -397,21 +460,54 @@ uint64_t block_barriers()
 
 void block_barrier()
 {
-  const int first = scheduler.running / LANES * LANES;
-  current().line = pop_line();
-  for (int i = first; i < std::min(first + LANES, scheduler.count); i++) {
-    const int line = scheduler.threads[i].line;
-    if (scheduler.states[i] == AT_BARRIER && line != current().line)
-      stop("threads of a warp meet at different __syncthreads: lines %d and %d", line,
-           current().line);
-  }
-  scheduler.states[scheduler.running] = AT_BARRIER;
+  Warp &warp = *scheduler.warp;
+  const int line = pop_line();
+  if (warp.at_barrier++ == 0) warp.barrier_line = line;
+  if (line != warp.barrier_line)
+    stop("threads of a warp meet at different __syncthreads: lines %d and %d", warp.barrier_line,
+         line);
+  not_ready(warp, AT_BARRIER);
   if (++scheduler.at_barrier == scheduler.count) {
     scheduler.at_barrier = 0;
     scheduler.barriers++;
-    memset(scheduler.states, READY, (size_t)scheduler.count);
+    for (unsigned i = 0; i < scheduler.warp_count; i++) {
+      scheduler.warps[i].at_barrier = 0;
+      scheduler.warps[i].ready = scheduler.warps[i].all;
+    }
   }
   give_way();
+}
+
+/* Returns whether the running thread is the last one of its warp to come here. */
+static bool arrive(Warp &warp, const char *what)
+{
+  const int line = pop_line();
+  not_ready(warp, IN_WARP);
+  if (warp.arrived++ == 0) warp.operation = what, warp.line = line;
+  if (what != warp.operation && strcmp(what, warp.operation) != 0)
+    stop("threads of a warp meet in different operations: %s and %s", warp.operation, what);
+  if (line != warp.line)
+    stop("threads of a warp meet in %s at different places: lines %d and %d", what, warp.line,
+         line);
+  if (warp.arrived < LANES) {
+    if (warp.all != ALL_LANES)
+      stop("%s in a warp of %d threads", what, __builtin_popcount(warp.all));
+    return false;
+  }
+  warp.arrived = 0;
+  warp.ready = warp.all;
+  count_exchange();
+  return true;
+}
+
+const uint64_t *exchange_word(const char *what, uint64_t word)
+{
+  Warp &warp = *scheduler.warp;
+  uint64_t *words = warp.words[current().exchanges++ % 2];
+  words[lane()] = word;
+  arrive(warp, what);
+  give_way();
+  return words;
 }
 
 const Lanes &warp_exchange(const char *what, const uint64_t *words, int count)
@@ -422,28 +518,10 @@ const Lanes &warp_exchange(const char *what, const uint64_t *words, int count)
 const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
                           void (*compute)(Lanes &lanes))
 {
-  const int first = scheduler.running / LANES * LANES;
-  const int width = std::min((int)LANES, scheduler.count - first);
-  if (width < LANES) stop("%s in a warp of %d threads", what, width);
-  Thread &thread = current();
-  Warp &warp = scheduler.warps[(size_t)(scheduler.running / LANES)];
-  Lanes &lanes = warp.lanes[thread.exchanges++ % 2];
-  for (int i = 0; i < count; i++) lanes[scheduler.running - first][i] = words[i];
-  const int line = pop_line();
-  scheduler.states[scheduler.running] = IN_WARP;
-  thread.operation = what;
-  if (warp.arrived++ == 0) warp.operation = what, warp.line = line;
-  if (what != warp.operation && strcmp(what, warp.operation) != 0)
-    stop("threads of a warp meet in different operations: %s and %s", warp.operation, what);
-  if (line != warp.line)
-    stop("threads of a warp meet in %s at different places: lines %d and %d", what, warp.line,
-         line);
-  if (warp.arrived == LANES) {
-    warp.arrived = 0;
-    memset(scheduler.states + first, READY, LANES);
-    if (compute != nullptr) compute(lanes);
-    count_exchange();
-  }
+  Warp &warp = *scheduler.warp;
+  Lanes &lanes = warp.lanes[current().exchanges++ % 2];
+  for (int i = 0; i < count; i++) lanes[lane()][i] = words[i];
+  if (arrive(warp, what) && compute != nullptr) compute(lanes);
   give_way();
   return lanes;
 }

@@ -154,14 +154,14 @@ uint64_t swizzle(uint64_t address)
 
 char *shared_pointer(uint64_t address, size_t bytes)
 {
-  if (address < SHARED_BASE || address + bytes > SHARED_BASE + self->shared_bytes)
+  if (address < SHARED_BASE || address + bytes > SHARED_BASE + launch.shared_bytes)
     stop("shared memory ends before address %#lx", (unsigned long)address);
-  return (char *)self->shared + (address - SHARED_BASE);
+  return launch.shared + (address - SHARED_BASE);
 }
 
 unsigned shared_address(const void *p)
 {
-  return (unsigned)(SHARED_BASE + ((const char *)p - (const char *)self->shared));
+  return (unsigned)(SHARED_BASE + ((const char *)p - launch.shared));
 }
 
 void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4], int rank)

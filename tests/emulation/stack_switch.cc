@@ -10,11 +10,6 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#ifndef PLM_STACKS_OF_UCONTEXT
-/* Saves the stack pointer in *from and continues where `to` was saved. */
-extern "C" void plm_emulation_switch(void **from, void *to);
-#endif
-
 #if defined(PLM_STACKS_OF_UCONTEXT)
 #elif defined(__x86_64__)
 /* The control words of floating point, which no kernel changes, are the same on all stacks. To save
@@ -88,6 +83,7 @@ plm_emulation_switch:
 namespace plm::emulation
 {
 
+#ifdef PLM_STACKS_ARE_SEEN
 namespace
 {
 
@@ -124,11 +120,25 @@ PLM_UNSEEN void begin()
 }
 
 } // namespace
+#endif
 
 void stack_of_caller(Stack &own)
 {
   own = {};
 }
+
+/* The function with which the stack begins. */
+#ifndef PLM_STACKS_OF_UCONTEXT
+static void (*entry_of(const Stack &stack))()
+{
+#ifdef PLM_STACKS_ARE_SEEN
+  (void)stack;
+  return begin;
+#else
+  return stack.entry;
+#endif
+}
+#endif
 
 #if defined(PLM_STACKS_OF_UCONTEXT)
 static void prepare(Stack &stack, void *memory)
@@ -141,14 +151,14 @@ static void prepare(Stack &stack, void *memory)
 }
 #elif defined(__x86_64__)
 /* Prepares the stack as plm_emulation_switch would have left it just before the first instruction
- * of `begin`, where the stack pointer is 8 beyond a multiple of 16. */
+ * of the entry, where the stack pointer is 8 beyond a multiple of 16. */
 static void prepare(Stack &stack, void *memory)
 {
   struct Saved {
-    uint64_t registers[6], begin, nowhere;
+    uint64_t registers[6], entry, nowhere;
   } saved = {};
   static_assert(sizeof saved == 64, "what plm_emulation_switch saves, and a return address");
-  saved.begin = reinterpret_cast<uint64_t>(&begin);
+  saved.entry = reinterpret_cast<uint64_t>(entry_of(stack));
   const uintptr_t top = (reinterpret_cast<uintptr_t>(memory) + stack.bytes) / 16 * 16;
   stack.place = reinterpret_cast<void *>(top - sizeof saved);
   memcpy(stack.place, &saved, sizeof saved);
@@ -161,7 +171,7 @@ static void prepare(Stack &stack, void *memory)
   } saved = {};
   static_assert(sizeof saved == 176, "what plm_emulation_switch saves");
   asm volatile("mrs %0, fpcr" : "=r"(saved.fpcr));
-  saved.link = reinterpret_cast<uint64_t>(&begin);
+  saved.link = reinterpret_cast<uint64_t>(entry_of(stack));
   const uintptr_t top = (reinterpret_cast<uintptr_t>(memory) + stack.bytes) / 16 * 16;
   stack.place = reinterpret_cast<void *>(top - sizeof saved);
   memcpy(stack.place, &saved, sizeof saved);
@@ -177,6 +187,7 @@ void stack_make(Stack &stack, void *memory, size_t bytes, void (*entry)())
   prepare(stack, memory);
 }
 
+#ifdef PLM_STACKS_ARE_SEEN
 PLM_UNSEEN void stack_switch(Stack &from, Stack &to)
 {
   leave(from, to);
@@ -187,5 +198,6 @@ PLM_UNSEEN void stack_switch(Stack &from, Stack &to)
 #endif
   arrive();
 }
+#endif
 
 } // namespace plm::emulation

@@ -10,12 +10,23 @@
 #define PLM_TESTS_EMULATION_STACK_SWITCH_H
 
 #include <cstddef>
+#include <cstdint>
 
 #if !defined(__x86_64__) && !defined(__aarch64__) && !defined(PLM_STACKS_OF_UCONTEXT)
 #define PLM_STACKS_OF_UCONTEXT
 #endif
 #ifdef PLM_STACKS_OF_UCONTEXT
 #include <ucontext.h>
+#endif
+
+/* Somebody has to be told about each switch. */
+#if defined(PLM_STACKS_OF_UCONTEXT) || defined(__SANITIZE_ADDRESS__)
+#define PLM_STACKS_ARE_SEEN
+#endif
+
+#ifndef PLM_STACKS_OF_UCONTEXT
+/* Saves the stack pointer in *from and continues where `to` was saved. */
+extern "C" void plm_emulation_switch(void **from, void *to);
 #endif
 
 namespace plm::emulation
@@ -31,6 +42,7 @@ struct Stack {
   void *place; /* its stack pointer while another stack runs */
 #endif
   void *fake_stack; /* of ASan */
+  uint64_t launch;  /* fibers.cc: the last one of which it had a thread */
 };
 
 /* The stack that the caller runs on. */
@@ -39,7 +51,14 @@ void stack_of_caller(Stack &own);
  * must not return. */
 void stack_make(Stack &stack, void *memory, size_t bytes, void (*entry)());
 /* Switches from the running stack to another one. Returns when somebody switches back. */
+#ifdef PLM_STACKS_ARE_SEEN
 void stack_switch(Stack &from, Stack &to);
+#else
+static inline void stack_switch(Stack &from, Stack &to)
+{
+  plm_emulation_switch(&from.place, to.place);
+}
+#endif
 
 } // namespace plm::emulation
 

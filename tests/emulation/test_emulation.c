@@ -15,7 +15,7 @@
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted.h"
 
-enum { N = PLM_PLANTED_VALUES, ORDERS = 8 };
+enum { N = PLM_PLANTED_VALUES, ORDERS = 8, LANES = 32 };
 
 static float in[N], out[N];
 
@@ -83,9 +83,36 @@ static void a_race_of_two_warps_shows(void **state)
   assert_true(first[0] > 0 && first[1] > 0);
 }
 
+/* The value of the first warp's lane that writes last. */
+static int last_lane(int order)
+{
+  run(PLM_PLANTED_LANES, order);
+  assert_true(out[0] >= 1 && out[0] <= LANES);
+  return (int)out[0] - 1;
+}
+
+/* Any lane may be the last one, about as often as any other. A seed always gives the same order. */
+static void a_race_of_lanes_shows(void **state)
+{
+  (void)state;
+  int last[LANES] = {0};
+  for (int order = 1; order <= LANES * ORDERS; order++) {
+    const int lane = last_lane(order);
+    last[lane]++;
+    assert_int_equal(last_lane(order), lane);
+  }
+  for (int lane = 0; lane < LANES; lane++) assert_true(last[lane] > 0 && last[lane] < 3 * ORDERS);
+}
+
 static void what_nobody_wrote_is_nan(void **state)
 {
   (void)state;
+#ifndef __SANITIZE_ADDRESS__ /* which keeps locals elsewhere */
+  for (int order = 1; order <= ORDERS; order++) {
+    run(PLM_PLANTED_LOCALS, order);
+    for (int i = 0; i < N; i++) assert_true(isnan(out[i]));
+  }
+#endif
   assert_int_equal(right_results(PLM_PLANTED_UNWRITTEN), 0);
   assert_true(isnan(out[0]));
 #ifndef __SANITIZE_ADDRESS__
@@ -112,6 +139,7 @@ static void a_write_beyond_shared_memory_ends_the_process(void **state)
 {
   (void)state;
   ends_the_process(PLM_PLANTED_OUT_OF_BOUNDS);
+  ends_the_process(PLM_PLANTED_BEFORE);
 }
 
 static void a_write_beyond_a_buffer_ends_the_process(void **state)
@@ -160,6 +188,7 @@ int main(void)
       cmocka_unit_test(a_right_kernel_is_right_in_any_order),
       cmocka_unit_test(a_missing_barrier_shows),
       cmocka_unit_test(a_race_of_two_warps_shows),
+      cmocka_unit_test(a_race_of_lanes_shows),
       cmocka_unit_test(what_nobody_wrote_is_nan),
       cmocka_unit_test(a_copy_that_was_not_waited_for_is_not_there),
       cmocka_unit_test(a_write_beyond_shared_memory_ends_the_process),
