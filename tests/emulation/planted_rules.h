@@ -7,6 +7,14 @@
 
 #pragma GCC visibility push(default) /* test programs call these functions of a shared library */
 
+/* What is said of a misaligned access: under AddressSanitizer, what UndefinedBehaviorSanitizer
+ * says. */
+#ifdef __SANITIZE_ADDRESS__
+#define PLM_MISALIGNED(bytes) "which requires " #bytes " byte alignment"
+#else
+#define PLM_MISALIGNED(bytes) "an access to an address that is not a multiple of " #bytes
+#endif
+
 /* NAME, and a part of the message with which the process ends. */
 #define PLM_PLANTED_RULES(X)                                                  \
   X(SECOND_FENCE, "changed after the fence")                                  \
@@ -35,8 +43,8 @@
   X(MAP_STRIDE, "a stride of 120 bytes")                                      \
   X(MAP_STRIDES, "strides of 256 and 128 bytes")                              \
   X(MAP_BOX, "a box of 257")                                                  \
-  X(PAIR_OF_4, "an access to an address that is not a multiple of 4")         \
-  X(PAIR_OF_8, "an access to an address that is not a multiple of 8")
+  X(PAIR_OF_4, PLM_MISALIGNED(4))                                             \
+  X(PAIR_OF_8, PLM_MISALIGNED(8))
 
 enum plm_planted_rule {
 #define PLM_RULE(name, message) PLM_RULE_##name,

