@@ -6,6 +6,9 @@
 folder=$PLM_BUILD/tests/kernels
 [ -x "$folder/test_ops_products_cublaslt" ] || { echo "this build has no tests with cuBLASLt, as its header is missing"; exit 77; }
 
+# Only the device, once: the tests otherwise compute everything on the CPU as well, which takes most of their time.
+export PLM_TEST_DEVICE=cuda PLM_TEST_ONCE=1 PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_cublaslt.so
+
 # found MISTAKE PROGRAM TEST MESSAGE: without the mistake the test passes; with it, it fails with the message
 found() {
   if PLM_EMULATED_CUBLASLT=$1 PLM_TEST_FILTER=$3 "$folder/$2" >said 2>&1; then fail "$3: the mistake \"$1\" is not found"; fi
