@@ -1,6 +1,7 @@
 /* Runs tests of operators on every backend and compares results; see ops_case.h. */
 #include "tests/support/operators/ops_case.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,9 +156,16 @@ void ops_case_each(void (*test)(struct ops_case *c))
   if (limited_isa() == NULL) ops_case_each_cuda(test); /* the emulation is the same at any level */
 }
 
+/* Programs that are linked a second time, with cuBLASLt's interface (the Makefile's CUBLASLT_BIN),
+ * do the same on the CPU as the first time. */
+static bool is_linked_again(void)
+{
+  return strstr(program_invocation_short_name, "_cublaslt") != NULL;
+}
+
 void ops_case_each_cpu(void (*test)(struct ops_case *c))
 {
-  if (device_case_is_real()) return; /* such a run tests only the GPU */
+  if (device_case_is_real() || is_linked_again()) return; /* only the device is tested */
   const char *limited = limited_isa();
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
     if (limited != NULL && strcmp(limited, isas[i]) != 0) continue;

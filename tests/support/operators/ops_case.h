@@ -32,7 +32,8 @@ bool ops_case_quick(void);
 
 /* Runs test for each instruction set and precision, with one and with three threads, each twice
  * (once if PLM_TEST_ONCE is set, for sanitizers). If PLM_CPU_ISA limits the processor, only for the
- * best instruction set that is left. Does nothing if the tests are about a GPU. */
+ * best instruction set that is left. Does nothing if the tests are about a GPU, or in a program
+ * that is linked again with cuBLASLt's interface. */
 void ops_case_each_cpu(void (*test)(struct ops_case *c));
 /* Runs test on the CUDA backend: emulated, in several orders of its threads, or as often on the
  * GPU. Only once if PLM_TEST_ONCE is set. */
