@@ -2,17 +2,13 @@
  * warp, and late copies. See emulation.h. */
 #include <algorithm>
 #include <cstdarg>
-#include <memory>
 #include <utility>
 #include <vector>
-
-#include <alloca.h>
-#include <sys/mman.h>
 
 #include "tests/emulation/card.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/hopper.h"
-#include "tests/emulation/stack_switch.h"
+#include "tests/emulation/stacks.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -34,10 +30,7 @@ namespace
 
 enum {
   MAX_THREADS = 1024,
-  STACK_BYTES = 256 << 10,
-  PAGE_BYTES = 4096, /* closed, at the end of a stack */
   LINE_BYTES = 64,
-  LOCALS_BYTES = 4 << 10, /* of a stack, NaN when a thread begins; kernels use 1 to 3 KiB */
   GUARD_BYTES = 256,
   MOST_SHARED_BYTES = 227 << 10, /* of any card */
   NOBODY = -1
@@ -79,8 +72,6 @@ struct Warp {
 
 struct Scheduler {
   Stack own; /* of the launching thread */
-  std::vector<std::unique_ptr<Stack>> stacks;
-  std::vector<Stack *> idle; /* stacks without a thread */
   Thread threads[MAX_THREADS];
   State states[MAX_THREADS]; /* what a thread is doing if it cannot run */
   Warp warps[MAX_THREADS / LANES];
@@ -91,8 +82,6 @@ struct Scheduler {
   bool far_ahead = false;
   Warp *warp = nullptr;                         /* whose turn it is … */
   int turn[LANES], turn_count = 0, turn_at = 0; /* … and its threads that run in this turn */
-  uint64_t launches = 0;
-  int locals_used = 0; /* words of a stack, by threads of this launch */
   const Body *body = nullptr;
   uint64_t random = 0x9e3779b97f4a7c15u;
 };
@@ -210,35 +199,9 @@ int next_thread()
   return scheduler.turn[scheduler.turn_at++];
 }
 
-/* ---- stacks: a thread has one from its first to its last instruction ---- */
+/* ---- threads: each has a stack from its first to its last instruction ---- */
 
 void live();
-
-/* Stacks begin at different lines of their pages; otherwise they would compete for the same lines
- * of the cache. */
-std::unique_ptr<Stack> make_stack(size_t number)
-{
-  const size_t bytes = STACK_BYTES + 2 * PAGE_BYTES;
-  char *memory = (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED || mprotect(memory, PAGE_BYTES, PROT_NONE) != 0)
-    stop("no memory for a thread's stack");
-  auto stack = std::make_unique<Stack>();
-  stack_make(*stack, memory + PAGE_BYTES, STACK_BYTES + number * 17 * LINE_BYTES % PAGE_BYTES,
-             live);
-  return stack;
-}
-
-Stack *idle_stack()
-{
-  if (scheduler.idle.empty()) {
-    scheduler.stacks.push_back(make_stack(scheduler.stacks.size()));
-    return scheduler.stacks.back().get();
-  }
-  Stack *stack = scheduler.idle.back();
-  scheduler.idle.pop_back();
-  return stack;
-}
 
 /* Makes `next` the running thread. Returns its stack, or NULL if it has not begun. */
 Stack *choose(int next)
@@ -252,7 +215,7 @@ Stack *choose(int next)
 void go_to(Stack &here, int next)
 {
   Stack *stack = choose(next);
-  if (stack == nullptr) stack = current().stack = idle_stack();
+  if (stack == nullptr) stack = current().stack = &take_stack(live);
   if (stack != &here) stack_switch(here, *stack);
 }
 
@@ -260,37 +223,6 @@ void go_to(Stack &here, int next)
 void give_way()
 {
   go_to(*current().stack, next_thread());
-}
-
-bool is_filled(const uint64_t *words, int count)
-{
-  uint64_t all = ~UINT64_C(0);
-  for (int i = 0; i < count; i++) all &= words[i];
-  return all == ~UINT64_C(0);
-}
-
-/* Fills the stack with NaN where a kernel's locals will be: all of it before the stack's first
- * thread of a launch, later as much as threads of the launch have used. Whether they used more is
- * seen by what is behind that. Under ASan locals are elsewhere. */
-__attribute__((noinline)) void fill_locals(Stack &stack)
-{
-#if !defined(__SANITIZE_ADDRESS__)
-  enum { COUNT = LOCALS_BYTES / sizeof(uint64_t), BEHIND = 32 };
-  uint64_t *locals = (uint64_t *)alloca(LOCALS_BYTES);
-  asm volatile("" : "+r"(locals) : : "memory");
-  int used = COUNT;
-  if (stack.launch == scheduler.launches) {
-    used = scheduler.locals_used;
-    const int behind = std::min((int)BEHIND, COUNT - used);
-    if (!is_filled(locals + COUNT - used - behind, behind)) {
-      for (used = COUNT; locals[COUNT - used] == ~UINT64_C(0); used--) continue;
-      scheduler.locals_used = used;
-    }
-  }
-  stack.launch = scheduler.launches;
-  memset(locals + COUNT - used, 0xff, (size_t)used * sizeof *locals);
-  asm volatile("" : : "r"(locals) : "memory");
-#endif
 }
 
 /* Runs on a stack: one thread after the other. */
@@ -309,7 +241,7 @@ void live()
       choose(next);
       current().stack = here;
     } else {
-      scheduler.idle.push_back(here);
+      leave_stack(*here);
       go_to(*here, next);
     }
   }
@@ -321,8 +253,7 @@ void begin_launch(dim3 grid, dim3 block, unsigned threads, size_t shared_bytes)
 {
   scheduler.random = order_seed() * 0x9e3779b97f4a7c15u + 1;
   scheduler.count = (int)threads;
-  scheduler.launches++;
-  scheduler.locals_used = 0;
+  stacks_launch_begins();
   scheduler.warp_count = (threads + LANES - 1) / LANES;
   for (unsigned i = 0; i < scheduler.warp_count; i++) {
     const unsigned first = i * LANES, width = std::min((unsigned)LANES, threads - first);

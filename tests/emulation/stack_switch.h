@@ -42,7 +42,7 @@ struct Stack {
   void *place; /* its stack pointer while another stack runs */
 #endif
   void *fake_stack; /* of ASan */
-  uint64_t launch;  /* fibers.cc: the last one of which it had a thread */
+  uint64_t launch;  /* stacks.cc: the last one of which it had a thread */
 };
 
 /* The stack that the caller runs on. */
