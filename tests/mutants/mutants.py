@@ -13,6 +13,7 @@ command continues where it was stopped.
 import argparse
 import bisect
 import concurrent.futures
+import hashlib
 import itertools
 import os
 import random
@@ -31,6 +32,7 @@ from mutant_report import SETS, Results, print_report
 SOURCES = re.compile(r"^(common|kernels|packer|trainer|evaluator|stages)/.*\.(c|cu|cuh)$")
 COUNTED = ("killed", "survived")
 FOUND = ("failed", "late")  # of a test: it finds the fault
+LONGEST_NAME = 80  # characters of a pattern of files in the name of a file
 
 
 class Product:
@@ -293,6 +295,14 @@ def arguments(words):
     return options
 
 
+def results_name(seed, files):
+    """The name of the results file of a sample; a long pattern of files is replaced by its digest."""
+    words = "-".join(re.findall(r"\w+", files))
+    if len(words) > LONGEST_NAME:
+        words = words[:40] + "-" + hashlib.sha256(files.encode()).hexdigest()[:16]
+    return f"results-{seed}{'-' if words else ''}{words}.tsv"
+
+
 def main(words=None):
     options = arguments(words)
 
@@ -315,8 +325,8 @@ def main(words=None):
         )
         equivalents = listed(options.tables / "equivalent.tsv")
         trial = Trial(options, product, base, tests, equivalents)
-        sample = "-".join([str(options.seed), *re.findall(r"\w+", options.files)])
-        keep = None if options.mutant else options.work / f"results-{sample}.tsv"
+        name = results_name(options.seed, options.files)
+        keep = None if options.mutant else options.work / name
         results = Results(keep, options.set, options.again, equivalents)
         if options.mutant:
             options.count = 1

@@ -266,6 +266,14 @@ def test_jobs_side_by_side_give_the_same(project, capsys):
     assert outcomes(project, 3) == alone
 
 
+def test_long_patterns_have_names_that_a_file_can_have():
+    assert mutants.results_name(3, "") == "results-3.tsv"
+    assert mutants.results_name(3, "packer/ingest") == "results-3-packer-ingest.tsv"
+    pattern = "|".join(f"common/base/file_{i}" for i in range(40))
+    names = {mutants.results_name(3, pattern), mutants.results_name(3, pattern + "|packer")}
+    assert len(names) == 2 and all(len(name) < 120 for name in names)
+
+
 def test_two_commands_do_not_share_the_copies(project, capsys):
     lock = mutants.workplace.locked(project / "build/work")
     assert run(project, "--mutant", "common/less.c:3:bound:1") == 2
