@@ -10,6 +10,7 @@ run_undisturbed "$reference"
 # ---- a failing fsync -----------------------------------------------------------------------------
 # failing RUN CALL:PATTERN: these calls of what the shell then starts fail, on files of the run
 failing() {
+  mkdir -p "$1" # the packer also creates it, perhaps later
   export PLM_FAULTS_BELOW PLM_FAULTS_LOG PLM_FAULTS_CALL=$2 PLM_FAULTS_AT=all PLM_FAULTS_HOW=EIO
   PLM_FAULTS_BELOW=$(realpath "$1") PLM_FAULTS_LOG=$(mktemp "$PLM_TMP/faults.XXXXXX")
   export LD_PRELOAD=$PLM_BUILD/tests/lib/faults.so
