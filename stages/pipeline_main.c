@@ -82,23 +82,8 @@ static plm_status run_command(const struct plm_command *command,
                               const struct plm_arguments *arguments, struct plm_error *error)
 {
   char directory[PLM_PATH_SIZE];
-  struct plm_command_context context = {
-      .arguments = arguments,
-      .config_path = plm_arguments_get(arguments, "config"),
-      .run = plm_arguments_get(arguments, "run"),
-      .json = plm_arguments_has(arguments, "json"),
-      .quiet = plm_arguments_has(arguments, "quiet"),
-      .verbose = plm_arguments_has(arguments, "verbose"),
-      .program_directory = directory,
-  };
-  if (context.config_path == NULL) context.config_path = plm_environment_config();
-  context.config_given = context.config_path != NULL;
-  if (!context.config_given) context.config_path = "./pipeline.yaml";
-  PLM_TRY(plm_arguments_color(arguments, &context.color, error));
   PLM_TRY(find_program_directory(directory, error));
-  if (!command->sets) PLM_TRY(plm_command_check_set(arguments, command->name, error));
-  plm_arguments_log(arguments, program);
-  return command->run(&context, error);
+  return plm_command_run(command, arguments, directory, error);
 }
 
 static int pipeline_main_finish(plm_status status, const char *command,

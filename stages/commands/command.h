@@ -35,6 +35,10 @@ struct plm_command {
 extern const struct plm_command *const plm_commands[];
 const struct plm_command *plm_command_find(const char *name); /* NULL if unknown */
 
+/* Runs a command with its parsed arguments, as the program whose folder is named. */
+plm_status plm_command_run(const struct plm_command *command, const struct plm_arguments *arguments,
+                           const char *program_directory, struct plm_error *error);
+
 /* The absolute path of the run folder that a command is about: --run, else the configuration's
  * `run`. With --run, no configuration is read. */
 plm_status plm_command_run_folder(const struct plm_command_context *context,

@@ -8,6 +8,27 @@
 #include "common/run/run.h"
 #include "stages/commands/command.h"
 
+plm_status plm_command_run(const struct plm_command *command, const struct plm_arguments *arguments,
+                           const char *program_directory, struct plm_error *error)
+{
+  struct plm_command_context context = {
+      .arguments = arguments,
+      .config_path = plm_arguments_get(arguments, "config"),
+      .run = plm_arguments_get(arguments, "run"),
+      .json = plm_arguments_has(arguments, "json"),
+      .quiet = plm_arguments_has(arguments, "quiet"),
+      .verbose = plm_arguments_has(arguments, "verbose"),
+      .program_directory = program_directory,
+  };
+  if (context.config_path == NULL) context.config_path = plm_environment_config();
+  context.config_given = context.config_path != NULL;
+  if (!context.config_given) context.config_path = "./pipeline.yaml";
+  PLM_TRY(plm_arguments_color(arguments, &context.color, error));
+  if (!command->sets) PLM_TRY(plm_command_check_set(arguments, command->name, error));
+  plm_arguments_log(arguments, "plm-pipeline");
+  return command->run(&context, error);
+}
+
 plm_status plm_command_check_set(const struct plm_arguments *arguments, const char *command,
                                  struct plm_error *error)
 {

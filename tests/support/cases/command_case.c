@@ -17,26 +17,6 @@ enum { WORDS = 64, LIMIT_MS = 60000 };
 
 const char *command_out = "", *command_err = "";
 
-static plm_status run(const struct plm_command *command, const struct plm_arguments *arguments,
-                      struct plm_error *error)
-{
-  struct plm_command_context context = {
-      .arguments = arguments,
-      .config_path = plm_arguments_get(arguments, "config"),
-      .run = plm_arguments_get(arguments, "run"),
-      .json = plm_arguments_has(arguments, "json"),
-      .quiet = plm_arguments_has(arguments, "quiet"),
-      .verbose = plm_arguments_has(arguments, "verbose"),
-      .program_directory = "/nowhere",
-  };
-  context.config_given = context.config_path != NULL;
-  if (!context.config_given) context.config_path = "./pipeline.yaml";
-  PLM_TRY(plm_arguments_color(arguments, &context.color, error));
-  if (!command->sets) PLM_TRY(plm_command_check_set(arguments, command->name, error));
-  plm_arguments_log(arguments, "plm-pipeline");
-  return command->run(&context, error);
-}
-
 /* Ends as the program would, which prints the error. */
 static int call(const char *const *words)
 {
@@ -52,7 +32,7 @@ static int call(const char *const *words)
   }
   plm_status status = plm_arguments_parse(argc, argv, command->options, &arguments, &error);
   if (status == PLM_OK) {
-    status = run(command, &arguments, &error);
+    status = plm_command_run(command, &arguments, "/nowhere", &error);
     plm_arguments_deinit(&arguments);
   }
   if (status != PLM_OK && error.what[0] != '\0') plm_error_print("plm-pipeline", &error);
