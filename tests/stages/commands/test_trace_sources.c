@@ -17,12 +17,7 @@ static char run[PLM_PATH_SIZE];
 static int write_corpora(void **state)
 {
   (void)state;
-  for (int k = 0; k < CORPORA; k++) {
-    char name[16];
-    snprintf(name, sizeof name, "corpus.%d", k);
-    plm_corpus_close(written_corpus_open(
-        name, &(struct written_corpus){.documents = {40, 0, 0}, .longest = 60}));
-  }
+  written_corpora(CORPORA, &(struct written_corpus){.documents = {40, 0, 0}, .longest = 60});
   return 0;
 }
 

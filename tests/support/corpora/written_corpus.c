@@ -1,6 +1,7 @@
 /* Writing corpora for tests with ingest's writer. */
 #include "tests/support/corpora/written_corpus.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/numbers/philox.h"
@@ -68,4 +69,13 @@ struct plm_corpus *written_corpus_open(const char *name, const struct written_co
   plm_label_schema_deinit(&schema);
   PLM_ASSERT(plm_corpus_open(directory, NULL, &corpus, NULL) == PLM_OK);
   return corpus;
+}
+
+void written_corpora(int count, const struct written_corpus *of)
+{
+  for (int k = 0; k < count; k++) {
+    char name[24];
+    snprintf(name, sizeof name, "corpus.%d", k);
+    plm_corpus_close(written_corpus_open(name, of));
+  }
 }

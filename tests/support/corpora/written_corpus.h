@@ -15,4 +15,7 @@ struct written_corpus {
 /* Writes a corpus into the temporary folder, under a name that is not in use, and opens it. */
 struct plm_corpus *written_corpus_open(const char *name, const struct written_corpus *of);
 
+/* Writes `count` such corpora as corpus.0, corpus.1, … and does not keep them open. */
+void written_corpora(int count, const struct written_corpus *of);
+
 #endif
