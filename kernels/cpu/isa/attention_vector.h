@@ -68,10 +68,10 @@ FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
   return _mm512_max_ps(a, b);
 }
 
-/* 0 in lanes where key < limit, else x; a lane whose key is NaN keeps x */
-FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
+/* The lanes where key >= limit or NaN. */
+FORCE_INLINE __mmask16 not_below(vfloat key, float limit)
 {
-  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(key, splat(limit), _CMP_NLT_UQ), x);
+  return _mm512_cmp_ps_mask(key, splat(limit), _CMP_NLT_UQ);
 }
 #elif defined(PLM_ISA_avx2)
 FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
@@ -79,6 +79,7 @@ FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
   return _mm256_max_ps(a, b);
 }
 
+/* 0 in lanes where key < limit, else x; a lane whose key is NaN keeps x */
 FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
 {
   return _mm256_and_ps(_mm256_cmp_ps(key, splat(limit), _CMP_NLT_UQ), x);
@@ -187,11 +188,18 @@ FORCE_INLINE vfloat exp2_slope(vfloat f)
 /* 2^x for x <= 0 or small x > 0. Exactly 0 for x < -126, also for -inf; NaN stays NaN. */
 FORCE_INLINE vfloat exp2_of(vfloat x)
 {
+#if defined(PLM_ISA_avx512)
+  const vfloat n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const vfloat f = x - n;
+  const vfloat mantissa = f * exp2_slope(f) + 1.0f;
+  return _mm512_maskz_scalef_ps(not_below(x, -126.0f), mantissa, n);
+#else
   const vfloat shifted = x + ROUNDING_MAGIC;
   const vfloat f = x - (shifted - ROUNDING_MAGIC);
   const vfloat mantissa = f * exp2_slope(f) + 1.0f;
   const vfloat result = (vfloat)((vuint)mantissa + ((vuint)shifted << 23));
   return zero_below(x, -126.0f, result);
+#endif
 }
 
 /* tanh x = e / (e + 2) with e = 2^y - 1 and y = 2 x log2 e. Splitting 2^y avoids cancellation in e

@@ -212,6 +212,28 @@ static inline vfloat vkeep(vfloat x, int64_t left)
   return x;
 }
 
+/* a > b ? a : b and a < b ? a : b, so b if one of the two is NaN */
+#if defined(PLM_ISA_avx512)
+static inline vfloat vmax(vfloat a, vfloat b)
+{
+  return (vfloat)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+static inline vfloat vmin(vfloat a, vfloat b)
+{
+  return (vfloat)_mm512_min_ps((__m512)a, (__m512)b);
+}
+#elif defined(PLM_ISA_avx2)
+static inline vfloat vmax(vfloat a, vfloat b)
+{
+  return (vfloat)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+static inline vfloat vmin(vfloat a, vfloat b)
+{
+  return (vfloat)_mm256_min_ps((__m256)a, (__m256)b);
+}
+#else
 static inline vfloat vmax(vfloat a, vfloat b)
 {
   return vselect(a > b, a, b);
@@ -221,6 +243,7 @@ static inline vfloat vmin(vfloat a, vfloat b)
 {
   return vselect(a < b, a, b);
 }
+#endif
 
 /* Sums of lanes, always in the same order: the upper half is added to the lower half. */
 typedef float vfloat4 __attribute__((vector_size(16)));
@@ -260,11 +283,25 @@ static inline float vmaximum(vfloat x)
 }
 
 /* ---- functions ---- */
+/* p 2^n, rounded once, for a whole n from -150 to 128 and p in [1/2, 2]. */
+static inline vfloat vscale(vfloat p, vfloat n)
+{
+#if defined(PLM_ISA_avx512)
+  return (vfloat)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+  /* as two factors, so that subnormal results are right as well */
+  const vint whole = __builtin_convertvector(n, vint);
+  const vint half = whole >> 1;
+  p *= (vfloat)((half + 127) << 23);
+  return p * (vfloat)((whole - half + 127) << 23);
+#endif
+}
+
 /* e^x as 2^n e^r with |r| <= ln 2 / 2. The result is 0 below -103.97 and inf above 88.73; NaN stays
  * NaN. */
 static inline vfloat vexp(vfloat x)
 {
-  const vfloat bounded = vmin(vmax(x, vset(-104.0f)), vset(89.0f));
+  const vfloat bounded = vmin(vset(89.0f), vmax(vset(-104.0f), x)); /* keeps a NaN */
   const float shift = 0x1.8p23f; /* adding and subtracting it rounds to an integer */
   const vfloat n = (bounded * 1.44269504f + shift) - shift;
   vfloat r = bounded - n * 0.693145751953125f; /* ln 2 in two parts; n times the first is exact */
@@ -275,12 +312,7 @@ static inline vfloat vexp(vfloat x)
   p = p * r + 0.16666577f;
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
-  /* 2^n is applied as two factors so that subnormal results are right as well */
-  const vint whole = __builtin_convertvector(n, vint);
-  const vint half = whole >> 1;
-  p *= (vfloat)((half + 127) << 23);
-  p *= (vfloat)((whole - half + 127) << 23);
-  return vselect(x != x, x, p);
+  return vscale(p, n);
 }
 
 static inline vfloat vtanh(vfloat x)
