@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 enum plm_device { PLM_DEVICE_AUTO, PLM_DEVICE_CPU, PLM_DEVICE_CUDA };
-/* INT8: products of the blocks read int8 weights and activations, and all else is fp32. Only for
- * inference on a CPU. */
+/* INT8: products of the blocks read int8 weights and activations, and all else is fp32, except that
+ * attention may round to bf16 where that is faster. Only for inference on a CPU. */
 enum plm_precision {
   PLM_PRECISION_AUTO,
   PLM_PRECISION_FP32,

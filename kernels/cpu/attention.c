@@ -20,7 +20,7 @@ struct worker {
 struct plm_attention {
   const struct plm_attention_kernels *kernels;
   struct plm_pool *pool;
-  bool bf16;
+  bool bf16, rounds;
   uint32_t threads;
   struct worker *workers;
   size_t scratch_floats; /* of each worker */
@@ -31,12 +31,13 @@ struct plm_attention {
 };
 
 struct plm_attention *plm_attention_open(const struct plm_attention_kernels *kernels,
-                                         struct plm_pool *pool, bool is_bf16)
+                                         struct plm_pool *pool, bool is_bf16, bool rounds)
 {
   struct plm_attention *a = plm_alloc_zeroed(1, sizeof *a);
   a->kernels = kernels;
   a->pool = pool;
   a->bf16 = is_bf16;
+  a->rounds = rounds;
   a->threads = plm_pool_threads(pool);
   a->workers = plm_alloc_zeroed(a->threads, sizeof *a->workers);
   return a;
@@ -182,6 +183,7 @@ static void run_item(void *context, int64_t item, uint32_t thread)
   struct plm_attention_task task = {
       .segment = *segment,
       .bf16 = a->bf16,
+      .rounds = a->rounds,
       .K = shape->K,
       .row_stride = shape->row_stride,
       .out_stride = call->out_stride,

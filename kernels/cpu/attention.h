@@ -10,10 +10,12 @@
 
 struct plm_attention;
 
-/* Opens the attention operator of one backend. `kernels` and `pool` must outlive it. It allocates
- * scratch when a call's shape is larger than any before, and keeps it until it is closed. */
+/* Opens the attention operator of one backend. `kernels` and `pool` must outlive it. If activations
+ * are floats, `rounds` lets the forward pass round them, and its probabilities, to bf16 where the
+ * kernels multiply bf16 faster; sums stay fp32. It allocates scratch when a call's shape is larger
+ * than any before, and keeps it until it is closed. */
 struct plm_attention *plm_attention_open(const struct plm_attention_kernels *kernels,
-                                         struct plm_pool *pool, bool is_bf16);
+                                         struct plm_pool *pool, bool is_bf16, bool rounds);
 void plm_attention_close(struct plm_attention *attention);
 
 /* Same contracts as attention_forward and attention_backward of struct plm_ops. */

@@ -32,9 +32,10 @@ struct plm_attention_segment {
  */
 struct plm_attention_task {
   struct plm_attention_segment segment;
-  bool bf16;  /* activations are bf16, else float */
-  bool pairs; /* multiply pairs of bf16; set by the kernels that can */
-  bool amx;   /* multiply the pairs in AMX tiles; set by the kernels that can */
+  bool bf16;   /* activations are bf16, else float */
+  bool rounds; /* forward: floats may be rounded to bf16 for the products */
+  bool pairs;  /* multiply pairs of bf16; set by the kernels that can */
+  bool amx;    /* multiply the pairs in AMX tiles; set by the kernels that can */
   int32_t K;
   int64_t row_stride, out_stride;
   float scale, soft_cap;              /* a soft_cap of 0 means no cap */

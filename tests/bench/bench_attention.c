@@ -33,22 +33,26 @@ struct scene {
   unsigned kinds;
   uint32_t window;
   bool bf16;
+  bool rounds; /* the forward pass rounds floats to bf16, as with int8 products */
 };
 
 static const struct scene SCENES[] = {
-    {"demo, 2 x 64", 512, 300, 2, 64, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"6x384, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"24x768, 6 x 128", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"ESM-2 8M, 20 x 16", 1024, 300, 20, 16, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"ESM-2 35M, 20 x 24", 1024, 300, 20, 24, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"12 x 32", 1024, 300, 12, 32, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"level 2, 12 x 80", 256, 75, 12, 80, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"causal, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL, 0, false},
-    {"window 128, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 128,
+    {"demo, 2 x 64", 512, 300, 2, 64, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"6x384, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"24x768, 6 x 128", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"ESM-2 8M, 20 x 16", 1024, 300, 20, 16, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"ESM-2 35M, 20 x 24", 1024, 300, 20, 24, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"12 x 32", 1024, 300, 12, 32, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"level 2, 12 x 80", 256, 75, 12, 80, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"causal, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL, 0, false,
      false},
-    {"one document, 6 x 64", 1024, 0, 6, 64, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"6x384, bf16, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, true},
-    {"24x768, bf16, 6 x 128", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, true},
+    {"window 128, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 128,
+     false, false},
+    {"one document, 6 x 64", 1024, 0, 6, 64, PLM_ATTENTION_DOCUMENT, 0, false, false},
+    {"6x384, bf16, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, true, false},
+    {"24x768, bf16, 6 x 128", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, true, false},
+    {"35M, rounded, 20 x 24", 1024, 300, 20, 24, PLM_ATTENTION_DOCUMENT, 0, false, true},
+    {"8M, rounded, 20 x 16", 1024, 300, 20, 16, PLM_ATTENTION_DOCUMENT, 0, false, true},
 };
 
 static double now_s(void)
@@ -172,7 +176,7 @@ static void stage_open(struct stage *s, const struct scene *scene,
                       .part = width * (scene->bf16 ? 2 : 4)};
   s->values = malloc(plm_mask_values(CHUNKS, s->shape.L) * sizeof *s->values);
   if (s->values == NULL) exit(1);
-  s->attention = plm_attention_open(kernels, pool, scene->bf16);
+  s->attention = plm_attention_open(kernels, pool, scene->bf16, scene->rounds);
 }
 
 static void stage_close(struct stage *s)

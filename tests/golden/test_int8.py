@@ -2,7 +2,11 @@
 same rule: weights by output channel, activations by row, exact sums. Where a value lies near the middle
 between two integers, the rounding of fp32 decides, so results differ a little, but much less than those of
 fp32 do. Later layers would make these differences larger, so the states after two layers are compared. A
-patch_unet has a merge before its second layer, and more differences after it."""
+patch_unet has a merge before its second layer, and more differences after it. Attention is computed in fp32
+for this, also on processors where int8 rounds it to bf16 (tests/kernels/test_attention checks the rounding)."""
+
+import os
+import pathlib
 
 import pytest
 import torch
@@ -82,6 +86,13 @@ def states(model):
         state = model(input_ids=ids, output_hidden_states=True).hidden_states[LAYER]
     patch = round(ids.shape[1] / state.shape[1])
     return state.repeat_interleave(patch, 1)[:, : ids.shape[1]]
+
+
+@pytest.fixture(autouse=True)
+def attention_in_fp32(monkeypatch):
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    if "avx512_bf16" in flags and os.environ.get("PLM_CPU_ISA", "amx") in ("amx", "avx512_bf16"):
+        monkeypatch.setenv("PLM_CPU_ISA", "avx512")
 
 
 @pytest.mark.parametrize("architecture", PUBLISHED + OWN)

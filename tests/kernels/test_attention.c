@@ -40,12 +40,13 @@ static size_t instruction_sets(struct choice sets[5])
   return 1;
 }
 
-static struct plm_attention_area run(struct attention_case *p,
-                                     const struct plm_attention_kernels *kernels, uint32_t threads)
+static struct plm_attention_area run_as(struct attention_case *p,
+                                        const struct plm_attention_kernels *kernels,
+                                        uint32_t threads, bool rounds)
 {
   struct plm_pool *pool;
   assert_int_equal(plm_pool_open(threads, &pool, NULL), PLM_OK);
-  struct plm_attention *attention = plm_attention_open(kernels, pool, p->bf16);
+  struct plm_attention *attention = plm_attention_open(kernels, pool, p->bf16, rounds);
   const struct plm_attention_inputs in = {attention_case_part(p, Q), attention_case_part(p, K_),
                                           attention_case_part(p, V)};
   const struct plm_attention_gradients to = {attention_case_part_mutable(p, DQ),
@@ -58,6 +59,12 @@ static struct plm_attention_area run(struct attention_case *p,
   plm_attention_close(attention);
   plm_pool_close(pool);
   return area;
+}
+
+static struct plm_attention_area run(struct attention_case *p,
+                                     const struct plm_attention_kernels *kernels, uint32_t threads)
+{
+  return run_as(p, kernels, threads, false);
 }
 
 static void run_target(struct attention_case *p, const void *of, uint64_t order)
@@ -353,6 +360,63 @@ static void keys_that_no_query_sees_are_not_computed(void **state)
   }
 }
 
+static bool multiplies_bf16(const struct plm_attention_kernels *kernels)
+{
+#if defined(__x86_64__)
+  return kernels == &plm_attention_kernels_avx512_bf16 ||
+         kernels == &plm_attention_kernels_avx512_amx;
+#else
+  (void)kernels;
+  return false;
+#endif
+}
+
+static void copy_scaled(struct attention_case *to, const struct attention_case *from,
+                        enum attention_tensor tensor, float factor)
+{
+  for (size_t row = 0; row < from->rows; row++)
+    for (size_t column = 0; column < from->width; column++)
+      attention_case_set(to, tensor, row, column,
+                         factor * (float)attention_case_get(from, tensor, row, column));
+}
+
+/* Floats that may be rounded to bf16 give what the same values in bf16 give, before the output is
+ * rounded. Kernels that do not multiply bf16 do not round. */
+static void check_rounding(const struct plm_attention_kernels *kernels, unsigned kinds, int32_t K)
+{
+  struct attention_case source, floats, other;
+  attention_case_init(&source, &sample.batch, kinds, 23, 0, 2, K, true);
+  attention_case_init(&floats, &sample.batch, kinds, 23, 0, 2, K, false);
+  const bool rounds = multiplies_bf16(kernels);
+  attention_case_init(&other, &sample.batch, kinds, 23, 0, 2, K, rounds);
+  for (int t = Q; t <= DOUT; t++) {
+    copy_scaled(&floats, &source, (enum attention_tensor)t, 1 + 0x1p-11f);
+    copy_scaled(&other, &floats, (enum attention_tensor)t, 1);
+  }
+  (void)run_as(&floats, kernels, 1, true);
+  (void)run_as(&other, kernels, 1, false);
+  const size_t bytes = other.rows * other.width * (rounds ? 2 : 4);
+  if (rounds) copy_scaled(&source, &floats, OUT, 1); /* rounds */
+  assert_memory_equal(rounds ? source.data[OUT] : floats.data[OUT], other.data[OUT], bytes);
+  assert_memory_equal(floats.lse, other.lse, other.rows * 2 * sizeof(float));
+  attention_case_deinit(&source);
+  attention_case_deinit(&floats);
+  attention_case_deinit(&other);
+}
+
+static void floats_are_rounded_only_where_asked(void **state)
+{
+  (void)state;
+  struct choice sets[5];
+  const size_t count = instruction_sets(sets);
+  mixed_batch();
+  for (size_t i = 0; i < count; i++)
+    for (int32_t K = 16; K <= 40; K += 8) {
+      check_rounding(sets[i].kernels, PLM_ATTENTION_DOCUMENT, K);
+      check_rounding(sets[i].kernels, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, K);
+    }
+}
+
 /* Limits the address space, so that the first call cannot allocate its scratch. */
 static void missing_memory_is_an_error(void **state)
 {
@@ -369,7 +433,7 @@ static void missing_memory_is_an_error(void **state)
   attention_batch_of(&sample, 1, 4096, {0, 0, 4096});
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, false);
   assert_int_equal(plm_pool_open(2, &pool, NULL), PLM_OK);
-  attention = plm_attention_open(&plm_attention_kernels_portable, pool, false);
+  attention = plm_attention_open(&plm_attention_kernels_portable, pool, false, false);
   assert_int_equal(plm_attention_error(attention, &error), PLM_OK);
   assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
   const struct rlimit none = {.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
@@ -404,6 +468,7 @@ int main(void)
       cmocka_unit_test(any_intervals_will_do),
       cmocka_unit_test(the_executed_area_is_near_the_allowed),
       cmocka_unit_test(keys_that_no_query_sees_are_not_computed),
+      cmocka_unit_test(floats_are_rounded_only_where_asked),
   };
   return cmocka_run_group_tests(tests, use_instruction_sets, NULL);
 }

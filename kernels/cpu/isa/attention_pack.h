@@ -131,24 +131,39 @@ static void transpose_rows(float *out, const float *rows, int64_t stride, int co
     }
 }
 
-/* Transposes the rows of Q or dO of a tile. It reads the packed `rows`, or with pairs the
- * activations themselves (`came`). */
+/* Transposes the rows of Q or dO of a tile. It reads the packed `rows`, or if the activations are
+ * pairs of bf16, these themselves (`came`). */
 static void transpose_tile(const struct plm_attention_task *task, const struct tile *tile,
                            float *out, const float *rows, const void *came, int64_t stride)
 {
-  if (task->pairs)
+  if (task->pairs && task->bf16)
     transpose_rows(out, (const float *)came + tile->first * stride / 2, stride / 2, tile->count,
                    tile->vectors, task->K / 2);
+  else if (task->pairs)
+    transpose_rows(out, rows, task->K / 2, tile->count, tile->vectors, task->K / 2);
   else
     transpose_rows(out, rows, padded_width(task->K), tile->count, tile->vectors, task->K);
 }
 
 #if defined(PLM_ISA_avx512)
-static void pack_pairs(float *out, const void *in, int64_t first, int count, int64_t stride, int K)
+static void pack_pairs(float *out, const void *in, int64_t first, int count, int64_t stride, int K,
+                       bool is_bf16)
 {
-  for (int r = 0; r < count; r++)
-    memcpy(out + (int64_t)r * (K / 2), (const uint16_t *)in + (first + r) * stride,
-           (size_t)K * sizeof(uint16_t));
+  for (int r = 0; r < count; r++) {
+    const int64_t row = (first + r) * stride;
+    uint16_t *to = (uint16_t *)(out + (int64_t)r * (K / 2));
+    if (is_bf16) {
+      memcpy(to, (const uint16_t *)in + row, (size_t)K * sizeof *to);
+      continue;
+    }
+    prefetch_next_head(in, row, K, false);
+    for (int d = 0; d < K; d += LANES) {
+      const int elements = K - d < LANES ? K - d : LANES;
+      const __m512i two = to_bf16_two(load_act(in, row + d, elements, false), (vfloat){0});
+      _mm256_mask_storeu_epi16(to + d, (__mmask16)((1u << elements) - 1u),
+                               _mm512_castsi512_si256(two));
+    }
+  }
 }
 #endif
 
@@ -161,16 +176,31 @@ static void pack_keys(const struct plm_attention_task *task, const struct worksp
   const int K = task->K, keys = s->key_end - s->key_begin;
 #if defined(PLM_ISA_avx512)
   if (task->pairs) {
-    pack_pairs(w->k_pairs, task->k, s->key_begin, keys, task->row_stride, K);
-    if (backward) pack_pairs(w->v_pairs, task->v, s->key_begin, keys, task->row_stride, K);
+    pack_pairs(w->k_pairs, task->k, s->key_begin, keys, task->row_stride, K, task->bf16);
+    if (backward)
+      pack_pairs(w->v_pairs, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
     interleave_rows(backward ? w->k : w->v, backward ? task->k : task->v, s->key_begin, keys,
-                    task->row_stride, K, padded_width(K));
+                    task->row_stride, K, padded_width(K), task->bf16);
     return;
   }
 #endif
   (void)backward;
   pack_rows(w->k, task->k, s->key_begin, keys, task->row_stride, K, task->bf16);
   pack_rows(w->v, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
+}
+
+/* Packs the rows of Q of a tile for the forward pass, unless they are pairs of bf16 already. */
+static void pack_queries(const struct plm_attention_task *task, const struct workspace *w,
+                         const struct tile *tile)
+{
+#if defined(PLM_ISA_avx512)
+  if (task->pairs) {
+    if (!task->bf16)
+      pack_pairs(w->q_rows, task->q, tile->first, tile->count, task->row_stride, task->K, false);
+    return;
+  }
+#endif
+  pack_rows(w->q_rows, task->q, tile->first, tile->count, task->row_stride, task->K, task->bf16);
 }
 
 /* Packs the rows of Q and dO of a tile for the products along queries (dV, dK). */
@@ -181,9 +211,9 @@ static void pack_tile(const struct plm_attention_task *task, const struct worksp
 #if defined(PLM_ISA_avx512)
   if (task->pairs) {
     interleave_rows(w->q_rows, task->q, tile->first, tile->count, task->row_stride, K,
-                    padded_width(K));
+                    padded_width(K), true);
     interleave_rows(w->do_rows, task->dout, tile->first, tile->count, task->out_stride, K,
-                    padded_width(K));
+                    padded_width(K), true);
     return;
   }
 #endif

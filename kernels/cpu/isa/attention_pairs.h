@@ -74,19 +74,21 @@ FORCE_INLINE void store_two(float *even, float *odd, __m512i halves)
   _mm256_storeu_si256((__m256i *)(void *)odd, _mm512_extracti64x4_epi64(halves, 1));
 }
 
-/* Interleaves rows 2i and 2i + 1 of `depth` bf16 into row i of `width` pairs. Missing elements are
- * 0. */
+/* Interleaves rows 2i and 2i + 1 of `depth` activations into row i of `width` pairs. Missing
+ * elements are 0. */
 static void interleave_rows(float *out, const void *in, int64_t first, int count, int64_t stride,
-                            int depth, int width)
+                            int depth, int width, bool is_bf16)
 {
   for (int r = 0; r < count; r += 2)
     for (int d = 0; d < width; d += LANES) {
       const int64_t at = (first + r) * stride + d;
       const int elements = depth - d < LANES ? depth - d : LANES;
-      const vuint even = (vuint)load_act(in, at, elements, true) >> 16;
-      vuint pairs = even;
-      if (r + 1 < count) pairs |= (vuint)load_act(in, at + stride, elements, true);
-      store(out + (int64_t)(r / 2) * width + d, (vfloat)pairs);
+      const vfloat even = load_act(in, at, elements, is_bf16);
+      vfloat odd = {0};
+      if (r + 1 < count) odd = load_act(in, at + stride, elements, is_bf16);
+      const vfloat pairs =
+          is_bf16 ? (vfloat)((vuint)even >> 16 | (vuint)odd) : interleave(to_bf16_two(even, odd));
+      store(out + (int64_t)(r / 2) * width + d, pairs);
     }
 }
 #endif

@@ -202,15 +202,14 @@ static void finish_tile(struct plm_attention_task *task, const struct workspace 
 
 static void forward(struct plm_attention_task *task)
 {
-  const int K = task->K, width = padded_width(K), tiles = tiles_of(&task->segment);
+  const int width = padded_width(task->K), tiles = tiles_of(&task->segment);
   struct workspace w;
   lay_out(task, &w);
   pack_keys(task, &w, false);
   for (int t = 0; t < tiles; t++) {
     struct tile tile;
     describe_tile(task, t, tiles, &tile);
-    if (!task->pairs)
-      pack_rows(w.q_rows, task->q, tile.first, tile.count, task->row_stride, K, task->bf16);
+    pack_queries(task, &w, &tile);
     transpose_tile(task, &tile, w.q_columns, w.q_rows, task->q, task->row_stride);
     for (int i = 0; i < TILE; i++) {
       w.statistics[i] = LOWEST;
@@ -405,7 +404,7 @@ const struct plm_attention_kernels plm_attention_kernels_avx512 = {forward, back
 
 static void forward_pairs(struct plm_attention_task *task)
 {
-  task->pairs = task->bf16;
+  task->pairs = task->bf16 || task->rounds;
   forward(task);
 }
 
@@ -420,7 +419,7 @@ const struct plm_attention_kernels plm_attention_kernels_avx512_bf16 = {forward_
 
 static void forward_amx(struct plm_attention_task *task)
 {
-  task->amx = task->bf16;
+  task->amx = task->bf16 || task->rounds;
   forward_pairs(task);
   if (task->amx) amx_release();
 }
