@@ -1,12 +1,10 @@
 /* A corpus whose records agree with each other, but not with the hash tree. */
 #include "tests/support/harness/cmocka_all.h"
 
-#include <lmdb.h>
 #include <string.h>
 #include <zstd.h>
 
 #include "common/base/files/file.h"
-#include "common/corpus/corpus_format.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/forged_corpus.h"
@@ -30,55 +28,31 @@ static void write_documents(const char *directory, int documents)
   plm_corpus_writer_close(writer);
 }
 
-/* Writes another first residue of document 0 of train, with a new check: only the tree shows it. */
-static void change_document(const char *directory, struct plm_corpus_description *description)
+/* Puts another byte into a frame, which stays whole. */
+static void change_frame(uint8_t *record, size_t *size, const void *context)
 {
-  MDB_env *environment;
-  MDB_txn *transaction;
-  MDB_dbi groups, checks;
-  MDB_val value, key = {8, (uint8_t[8]){0}};
-  uint8_t residues[1 << 16], frame[1 << 17];
-  assert_int_equal(mdb_env_create(&environment), 0);
-  assert_int_equal(mdb_env_set_maxdbs(environment, PLM_CORPUS_DATABASES), 0);
-  assert_int_equal(mdb_env_set_mapsize(environment, 64 << 20), 0);
-  assert_int_equal(mdb_env_open(environment, directory, MDB_NOLOCK, 0600), 0);
-  assert_int_equal(mdb_txn_begin(environment, NULL, 0, &transaction), 0);
-  assert_int_equal(mdb_dbi_open(transaction, "train.groups", 0, &groups), 0);
-  assert_int_equal(mdb_dbi_open(transaction, "train.checks", 0, &checks), 0);
-  assert_int_equal(mdb_get(transaction, groups, &key, &value), 0);
-  const size_t size = ZSTD_decompress(residues, sizeof residues, value.mv_data, value.mv_size);
-  assert_false(ZSTD_isError(size));
-  residues[0] = residues[0] == 'L' ? 'A' : 'L';
-  value = (MDB_val){ZSTD_compress(frame, sizeof frame, residues, size, 1), frame};
-  assert_int_equal(mdb_put(transaction, groups, &key, &value, 0), 0);
-  struct plm_group_check check[PLM_CHECKS_BLOCK];
-  MDB_val table;
-  assert_int_equal(mdb_get(transaction, checks, &key, &table), 0);
-  const size_t bytes = table.mv_size;
-  memcpy(check, table.mv_data, bytes);
-  check[0].group = plm_hash64_bytes(frame, value.mv_size);
-  table = (MDB_val){bytes, check};
-  assert_int_equal(mdb_put(transaction, checks, &key, &table, 0), 0);
-  assert_int_equal(mdb_txn_commit(transaction), 0);
-  mdb_env_close(environment);
-  description->files.checks = plm_hash_bytes(check, bytes); /* of the only split */
+  const size_t at = *(const size_t *)context;
+  uint8_t content[1 << 16];
+  const size_t bytes = ZSTD_decompress(content, sizeof content, record, *size);
+  assert_false(ZSTD_isError(bytes));
+  assert_true(at < bytes);
+  content[at] ^= 3;
+  *size = ZSTD_compress(record, *size + FORGED_ROOM, content, bytes, 1);
+  assert_false(ZSTD_isError(*size));
 }
 
 static void a_changed_document_is_named(void **state)
 {
   (void)state;
   const char *directory = scratch_path("changed");
-  struct plm_corpus_description description;
+  const size_t first = 0; /* residue */
   struct plm_error error = {0};
   struct plm_corpus *corpus;
   struct plm_corpus_cursor *cursor;
   const uint8_t *residues;
   size_t size;
   write_documents(directory, 300);
-  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
-  change_document(directory, &description);
-  forged_corpus_describe(directory, &description);
-  plm_corpus_description_deinit(&description);
+  forged_corpus_change(directory, PLM_RECORD_GROUPS, change_frame, &first);
   if (plm_corpus_open(directory, NULL, &corpus, &error) != PLM_OK) fail_msg("%s", error.what);
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
   assert_int_equal(plm_corpus_group(cursor, PLM_SPLIT_TRAIN, 0, &residues, &size, &error), PLM_OK);
@@ -90,35 +64,11 @@ static void a_changed_document_is_named(void **state)
   plm_path_remove(directory, NULL);
 }
 
-/* Gives document 0 of train another family (label_schema_make), in a frame that is whole. */
-static void change_label(const char *directory)
-{
-  MDB_env *environment;
-  MDB_txn *transaction;
-  MDB_dbi labels;
-  MDB_val value, key = {8, (uint8_t[8]){0}};
-  uint8_t records[1 << 16], frame[1 << 17];
-  assert_int_equal(mdb_env_create(&environment), 0);
-  assert_int_equal(mdb_env_set_maxdbs(environment, PLM_CORPUS_DATABASES), 0);
-  assert_int_equal(mdb_env_set_mapsize(environment, 64 << 20), 0);
-  assert_int_equal(mdb_env_open(environment, directory, MDB_NOLOCK, 0600), 0);
-  assert_int_equal(mdb_txn_begin(environment, NULL, 0, &transaction), 0);
-  assert_int_equal(mdb_dbi_open(transaction, "train.labels", 0, &labels), 0);
-  assert_int_equal(mdb_get(transaction, labels, &key, &value), 0);
-  const size_t size = ZSTD_decompress(records, sizeof records, value.mv_data, value.mv_size);
-  assert_false(ZSTD_isError(size));
-  records[8] = records[8] == 2 ? 1 : 2;
-  value = (MDB_val){ZSTD_compress(frame, sizeof frame, records, size, 1), frame};
-  assert_int_equal(mdb_put(transaction, labels, &key, &value, 0), 0);
-  assert_int_equal(mdb_txn_commit(transaction), 0);
-  mdb_env_close(environment);
-}
-
 static void a_changed_label_is_named(void **state)
 {
   static const struct written_corpus of = {PLM_TOKENIZER_ESM, {300, 0, 0}, 20, 0, true};
   const char *directory = scratch_path("label");
-  struct plm_corpus_description description;
+  const size_t family = 8; /* of document 0 (label_schema_make) */
   struct plm_error error = {0};
   struct plm_corpus_cursor *cursor;
   const uint8_t *records;
@@ -127,10 +77,7 @@ static void a_changed_label_is_named(void **state)
   struct plm_corpus *corpus = written_corpus_open("label", &of);
   plm_corpus_close(corpus);
   assert_int_equal(plm_corpus_verify(directory, NULL, NULL, &error), PLM_OK);
-  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
-  change_label(directory);
-  forged_corpus_describe(directory, &description);
-  plm_corpus_description_deinit(&description);
+  forged_corpus_change(directory, PLM_RECORD_LABELS, change_frame, &family);
   if (plm_corpus_open(directory, NULL, &corpus, &error) != PLM_OK) fail_msg("%s", error.what);
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
   assert_int_equal(plm_corpus_labels(cursor, PLM_SPLIT_TRAIN, 0, &records, &offsets, &error),

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <lmdb.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,79 +27,139 @@ void forged_corpus_describe(const char *directory, const struct plm_corpus_descr
   plm_text_deinit(&text);
 }
 
-/* Replaces the first record of a database by what `change` makes of a copy of it. */
-static void change_record(const char *directory, const char *database,
-                          void (*change)(const void *context, MDB_val *copy), const void *context)
+/* Opens data.mdb to change it. */
+static MDB_txn *begin_change(const char *directory, MDB_env **environment)
 {
-  MDB_env *environment;
   MDB_txn *transaction;
-  MDB_dbi opened;
-  MDB_val value, key = {8, (uint8_t[8]){0}};
-  PLM_ASSERT(mdb_env_create(&environment) == 0);
-  PLM_ASSERT(mdb_env_set_maxdbs(environment, PLM_CORPUS_DATABASES) == 0);
-  PLM_ASSERT(mdb_env_set_mapsize(environment, 64 << 20) == 0);
-  PLM_ASSERT(mdb_env_open(environment, directory, MDB_NOLOCK, 0600) == 0);
-  PLM_ASSERT(mdb_txn_begin(environment, NULL, 0, &transaction) == 0);
-  PLM_ASSERT(mdb_dbi_open(transaction, database, 0, &opened) == 0);
-  PLM_ASSERT(mdb_get(transaction, opened, &key, &value) == 0);
-  void *copy = must(malloc(value.mv_size));
-  memcpy(copy, value.mv_data, value.mv_size);
-  value.mv_data = copy;
-  change(context, &value);
-  PLM_ASSERT(mdb_put(transaction, opened, &key, &value, 0) == 0);
+  PLM_ASSERT(mdb_env_create(environment) == 0);
+  PLM_ASSERT(mdb_env_set_maxdbs(*environment, PLM_CORPUS_DATABASES) == 0);
+  PLM_ASSERT(mdb_env_set_mapsize(*environment, 64 << 20) == 0);
+  PLM_ASSERT(mdb_env_open(*environment, directory, MDB_NOLOCK, 0600) == 0);
+  PLM_ASSERT(mdb_txn_begin(*environment, NULL, 0, &transaction) == 0);
+  return transaction;
+}
+
+static void end_change(MDB_env *environment, MDB_txn *transaction)
+{
   PLM_ASSERT(mdb_txn_commit(transaction) == 0);
   mdb_env_close(environment);
-  free(copy);
 }
 
-static void cut(const void *bytes, MDB_val *copy)
+/* Replaces the first record of a database. Returns the hash of what it is now. */
+static struct plm_hash change_record(MDB_txn *transaction, enum plm_split split,
+                                     enum plm_record_kind kind, forged_change *change,
+                                     const void *context)
+{
+  char database[PLM_DATABASE_NAME_SIZE];
+  MDB_dbi opened;
+  MDB_val value, key = {8, (uint8_t[8]){0}};
+  plm_corpus_database_name(split, kind, database);
+  PLM_ASSERT(mdb_dbi_open(transaction, database, 0, &opened) == 0);
+  PLM_ASSERT(mdb_get(transaction, opened, &key, &value) == 0);
+  void *copy = must(malloc(value.mv_size + FORGED_ROOM));
+  memcpy(copy, value.mv_data, value.mv_size);
+  value.mv_data = copy;
+  change(copy, &value.mv_size, context);
+  const struct plm_hash hash = plm_hash_bytes(copy, value.mv_size);
+  PLM_ASSERT(mdb_put(transaction, opened, &key, &value, 0) == 0);
+  free(copy);
+  return hash;
+}
+
+/* Changes one record, and describes the file as it is then. */
+static void change_alone(const char *directory, enum plm_split split, enum plm_record_kind kind,
+                         forged_change *change, const void *context)
+{
+  struct plm_corpus_description description;
+  MDB_env *environment;
+  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
+  MDB_txn *transaction = begin_change(directory, &environment);
+  change_record(transaction, split, kind, change, context);
+  end_change(environment, transaction);
+  forged_corpus_describe(directory, &description);
+  plm_corpus_description_deinit(&description);
+}
+
+/* The check of a frame that a record of checks is to have. */
+struct frame_check {
+  enum plm_record_kind kind;
+  uint64_t hash;
+};
+
+static void change_and_check(uint8_t *record, size_t *size, const void *context)
+{
+  const struct frame_check *of = context;
+  struct plm_group_check check;
+  PLM_ASSERT(*size >= sizeof check);
+  memcpy(&check, record, sizeof check);
+  if (of->kind == PLM_RECORD_GROUPS) check.group = of->hash;
+  if (of->kind == PLM_RECORD_NAMES) check.names = of->hash;
+  memcpy(record, &check, sizeof check);
+}
+
+/* A change, and the check of what it makes. */
+struct checked_change {
+  forged_change *change;
+  const void *context;
+  struct frame_check *check;
+};
+
+static void change_checked(uint8_t *record, size_t *size, const void *context)
+{
+  const struct checked_change *of = context;
+  of->change(record, size, of->context);
+  of->check->hash = plm_hash64_bytes(record, *size);
+}
+
+void forged_corpus_change(const char *directory, enum plm_record_kind kind, forged_change *change,
+                          const void *context)
+{
+  struct plm_corpus_description description;
+  struct frame_check check = {.kind = kind};
+  const struct checked_change checked = {change, context, &check};
+  MDB_env *environment;
+  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
+  MDB_txn *transaction = begin_change(directory, &environment);
+  change_record(transaction, PLM_SPLIT_TRAIN, kind, change_checked, &checked);
+  description.files.checks =
+      change_record(transaction, PLM_SPLIT_TRAIN, PLM_RECORD_CHECKS, change_and_check, &check);
+  end_change(environment, transaction);
+  forged_corpus_describe(directory, &description);
+  plm_corpus_description_deinit(&description);
+}
+
+/* Keeps the first bytes of a record; 0: half of them. */
+static void cut(uint8_t *record, size_t *size, const void *bytes)
 {
   const size_t kept = *(const size_t *)bytes;
-  PLM_ASSERT(kept < copy->mv_size);
-  copy->mv_size = kept != 0 ? kept : copy->mv_size / 2;
+  (void)record;
+  PLM_ASSERT(kept < *size);
+  *size = kept != 0 ? kept : *size / 2;
 }
 
-/* Keeps the first `bytes` of a database's first record; 0: half of them. */
-static void cut_record(const char *directory, const char *database, size_t bytes)
-{
-  change_record(directory, database, cut, &bytes);
-}
-
-static void move_boundary(const void *document, MDB_val *copy)
+static void move_boundary(uint8_t *record, size_t *size, const void *document)
 {
   const uint32_t first = *(const uint32_t *)document;
-  uint32_t *lengths = copy->mv_data;
-  PLM_ASSERT((first + 2) * sizeof *lengths <= copy->mv_size && lengths[first + 1] > 1);
+  uint32_t *lengths = (void *)record;
+  PLM_ASSERT((first + 2) * sizeof *lengths <= *size && lengths[first + 1] > 1);
   lengths[first]++;
   lengths[first + 1]--;
 }
 
 void forged_corpus_move_boundary(const char *directory, enum plm_split split, uint32_t document)
 {
-  struct plm_corpus_description description;
-  char database[32];
   PLM_ASSERT(document % PLM_GROUP_DOCUMENTS != PLM_GROUP_DOCUMENTS - 1);
-  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
-  snprintf(database, sizeof database, "%s.lengths", plm_split_name(split));
-  change_record(directory, database, move_boundary, &document);
-  forged_corpus_describe(directory, &description);
-  plm_corpus_description_deinit(&description);
+  change_alone(directory, split, PLM_RECORD_LENGTHS, move_boundary, &document);
 }
 
 void forged_corpus_cut_digests(const char *directory, uint32_t documents)
 {
-  struct plm_corpus_description description;
-  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
-  cut_record(directory, "train.digests", documents * sizeof(struct plm_proof_digest));
-  forged_corpus_describe(directory, &description);
-  plm_corpus_description_deinit(&description);
+  const size_t bytes = documents * sizeof(struct plm_proof_digest);
+  change_alone(directory, PLM_SPLIT_TRAIN, PLM_RECORD_DIGESTS, cut, &bytes);
 }
 
 void forged_corpus_cut_names(const char *directory)
 {
-  struct plm_corpus_description description;
-  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
-  cut_record(directory, "train.names", 0);
-  forged_corpus_describe(directory, &description);
-  plm_corpus_description_deinit(&description);
+  const size_t half = 0;
+  change_alone(directory, PLM_SPLIT_TRAIN, PLM_RECORD_NAMES, cut, &half);
 }

@@ -2,12 +2,22 @@
 #ifndef PLM_TESTS_SUPPORT_CORPORA_FORGED_CORPUS_H
 #define PLM_TESTS_SUPPORT_CORPORA_FORGED_CORPUS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/corpus/corpus_description.h"
+#include "common/corpus/corpus_format.h"
+
+enum { FORGED_ROOM = 1 << 16 }; /* bytes by which a record may grow */
+/* What becomes of a record, which is changed in place. */
+typedef void forged_change(uint8_t *record, size_t *size, const void *context);
 
 /* Writes a description into corpus.json, changed so that it agrees with the edges of data.mdb. */
 void forged_corpus_describe(const char *directory, const struct plm_corpus_description *original);
+/* Replaces the first record of train by what `change` makes of it. The check of a frame and the
+ * description, for which train has to be the only split with documents, then agree with it. */
+void forged_corpus_change(const char *directory, enum plm_record_kind kind, forged_change *change,
+                          const void *context);
 /* Keeps only the first `documents` hashes of sequences of train, which has at most 16,384. */
 void forged_corpus_cut_digests(const char *directory, uint32_t documents);
 /* Moves the boundary between a document of a split and the next one by one residue, so that their

@@ -1,0 +1,295 @@
+/* Records that are not what ingest writes, although the description and the checks agree with them:
+ * who reads one is told which record it is and what is wrong, and can read the others. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "common/base/files/file.h"
+#include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/scratch.h"
+
+enum { DOCUMENTS = 300, LONGEST = 20, CONTENT = 1 << 15 };
+static const struct written_corpus written = {
+    PLM_TOKENIZER_ESM, {DOCUMENTS, 0, 0}, LONGEST, 4, true};
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* The content of a frame, and room for more. */
+static size_t unpack(const uint8_t *record, size_t size, uint8_t content[2 * CONTENT])
+{
+  const size_t bytes = ZSTD_decompress(content, CONTENT, record, size);
+  assert_false(ZSTD_isError(bytes));
+  return bytes;
+}
+
+static void pack(uint8_t *record, size_t *size, const uint8_t *content, size_t bytes)
+{
+  *size = ZSTD_compress(record, *size + FORGED_ROOM, content, bytes, 1);
+  assert_false(ZSTD_isError(*size));
+}
+
+/* Removes bytes at the end of what a frame holds, or of the record itself. */
+static void shorter_frame(uint8_t *record, size_t *size, const void *context)
+{
+  uint8_t content[2 * CONTENT];
+  const size_t bytes = unpack(record, *size, content);
+  pack(record, size, content, bytes - *(const size_t *)context);
+}
+
+static void shorter_record(uint8_t *record, size_t *size, const void *context)
+{
+  (void)record;
+  *size -= *(const size_t *)context;
+}
+
+static void longer_frame(uint8_t *record, size_t *size, const void *context)
+{
+  uint8_t content[2 * CONTENT];
+  const size_t bytes = unpack(record, *size, content), more = *(const size_t *)context;
+  memset(content + bytes, 'A', more);
+  pack(record, size, content, bytes + more);
+}
+
+/* Appends a frame that zstd skips: the content is still the same. */
+static void with_skipped_frame(uint8_t *record, size_t *size, const void *context)
+{
+  static const uint8_t start[4] = {0x50, 0x2a, 0x4d, 0x18};
+  const uint32_t bytes = (uint32_t) * (const size_t *)context;
+  memcpy(record + *size, start, sizeof start);
+  memcpy(record + *size + 4, &bytes, sizeof bytes);
+  memset(record + *size + 8, 0, bytes);
+  *size += 8 + bytes;
+}
+
+static void without_content_size(uint8_t *record, size_t *size, const void *context)
+{
+  uint8_t content[2 * CONTENT];
+  const size_t bytes = unpack(record, *size, content);
+  ZSTD_CCtx *zstd = ZSTD_createCCtx();
+  (void)context;
+  ZSTD_CCtx_setParameter(zstd, ZSTD_c_contentSizeFlag, 0);
+  *size = ZSTD_compress2(zstd, record, *size + FORGED_ROOM, content, bytes);
+  assert_false(ZSTD_isError(*size));
+  ZSTD_freeCCtx(zstd);
+}
+
+static void no_frame(uint8_t *record, size_t *size, const void *context)
+{
+  (void)context;
+  memset(record, 'A', *size);
+}
+
+/* Makes the first line end of a frame a letter, or the second letter a line end. */
+static void fewer_names(uint8_t *record, size_t *size, const void *context)
+{
+  uint8_t content[2 * CONTENT];
+  const size_t bytes = unpack(record, *size, content);
+  (void)context;
+  *(uint8_t *)memchr(content, '\n', bytes) = 'A';
+  pack(record, size, content, bytes);
+}
+
+static void more_names(uint8_t *record, size_t *size, const void *context)
+{
+  uint8_t content[2 * CONTENT];
+  const size_t bytes = unpack(record, *size, content);
+  (void)context;
+  content[0] = '\n';
+  pack(record, size, content, bytes);
+}
+
+/* Sets a number of 32 bits. */
+struct set_number {
+  size_t at;
+  uint32_t value;
+};
+
+static void other_number(uint8_t *record, size_t *size, const void *context)
+{
+  const struct set_number *set = context;
+  assert_true((set->at + 1) * sizeof set->value <= *size);
+  memcpy(record + set->at * sizeof set->value, &set->value, sizeof set->value);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Reads what a record of a kind has of a group. */
+static plm_status read_group(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                             uint64_t group, struct plm_error *error)
+{
+  static struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
+  const uint8_t *bytes;
+  const uint32_t *numbers;
+  const size_t *offsets;
+  const char *name;
+  uint64_t before;
+  size_t size;
+  switch (kind) {
+  case PLM_RECORD_GROUPS:
+    return plm_corpus_group(cursor, PLM_SPLIT_TRAIN, group, &bytes, &size, error);
+  case PLM_RECORD_LENGTHS:
+    return plm_corpus_group_lengths(cursor, PLM_SPLIT_TRAIN, group, &numbers, error);
+  case PLM_RECORD_NAMES:
+    return plm_corpus_name(cursor, PLM_SPLIT_TRAIN, group * PLM_GROUP_DOCUMENTS, &name, error);
+  case PLM_RECORD_CLUSTERS:
+    return plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, group, &numbers, &before, error);
+  case PLM_RECORD_DIGESTS:
+    return plm_corpus_digests(cursor, PLM_SPLIT_TRAIN, group, digests, error);
+  case PLM_RECORD_LABELS:
+    return plm_corpus_labels(cursor, PLM_SPLIT_TRAIN, group, &bytes, &offsets, error);
+  case PLM_RECORD_CHECKS:
+  case PLM_RECORD_ROOTS: break;
+  }
+  return PLM_OK;
+}
+
+struct row {
+  enum plm_record_kind kind;
+  forged_change *change;
+  const void *context;
+  const char *what; /* is wrong */
+  bool at_opening;
+  int bad_group; /* the other one of the two can be read */
+};
+
+static void check_row(int number, const struct row *row)
+{
+  char name[24];
+  struct plm_error error = {0};
+  struct plm_corpus_cursor *cursor;
+  snprintf(name, sizeof name, "damaged.%d", number);
+  struct plm_corpus *corpus = written_corpus_open(name, &written);
+  const char *directory = scratch_path(name);
+  plm_corpus_close(corpus);
+  forged_corpus_change(directory, row->kind, row->change, row->context);
+  const plm_status status = plm_corpus_open(directory, NULL, &corpus, &error);
+  if (row->at_opening) {
+    assert_int_equal(status, PLM_CORRUPT);
+  } else {
+    assert_int_equal(status, PLM_OK);
+    assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+    for (int i = 0; i < 2; i++) { /* nothing of a bad group is kept */
+      const uint64_t bad = (uint64_t)row->bad_group;
+      assert_int_equal(read_group(cursor, row->kind, 1 - bad, NULL), PLM_OK);
+      assert_int_equal(read_group(cursor, row->kind, bad, &error), PLM_CORRUPT);
+      assert_int_equal(read_group(cursor, row->kind, bad, &error), PLM_CORRUPT);
+    }
+    plm_corpus_cursor_close(cursor);
+    plm_corpus_close(corpus);
+  }
+  if (strstr(error.what, row->what) == NULL) fail_msg("row %d: %s", number, error.what);
+  plm_path_remove(directory, NULL);
+}
+
+static void what_is_wrong_with_a_record_is_said(void **state)
+{
+  static const size_t one = 1, four = 4, large = 1 << 14;
+  static const struct set_number none = {7, 0}, negative = {9, UINT32_MAX},
+                                 above = {299, PLM_DOCUMENT_LIMIT + 1}, two = {1, 0};
+  static const char not_written[] = " is not what ingest wrote";
+  static const char wrong_size[] = " states no content size, or a wrong one";
+  static const struct row rows[] = {
+      {PLM_RECORD_GROUPS, with_skipped_frame, &large, not_written, false, 0},
+      {PLM_RECORD_GROUPS, without_content_size, NULL, wrong_size, false, 0},
+      {PLM_RECORD_GROUPS, no_frame, NULL, wrong_size, false, 0},
+      {PLM_RECORD_GROUPS, longer_frame, &one, wrong_size, false, 0},
+      {PLM_RECORD_GROUPS, shorter_frame, &one, "record 0 of train.groups is not as long as its",
+       false, 0},
+      {PLM_RECORD_GROUPS, shorter_record, &one, "record 0 of train.groups ", false, 0},
+      {PLM_RECORD_LABELS, with_skipped_frame, &large, not_written, false, 0},
+      {PLM_RECORD_LABELS, without_content_size, NULL, wrong_size, false, 0},
+      {PLM_RECORD_LABELS, longer_frame, &one, wrong_size, false, 0},
+      {PLM_RECORD_LABELS, shorter_frame, &one, "is not as long as its label records", false, 0},
+      {PLM_RECORD_LABELS, shorter_record, &one, "record 0 of train.labels ", false, 0},
+      {PLM_RECORD_NAMES, fewer_names, NULL, " has a wrong number of names", false, 0},
+      {PLM_RECORD_NAMES, more_names, NULL, " has a wrong number of names", false, 0},
+      {PLM_RECORD_LENGTHS, shorter_record, &four, "record 0 of train.lengths is too short", false,
+       1},
+      {PLM_RECORD_LENGTHS, other_number, &none, "document 7 of train has length 0", false, 0},
+      {PLM_RECORD_LENGTHS, other_number, &negative, "document 9 of train has length 4294967295",
+       false, 0},
+      {PLM_RECORD_LENGTHS, other_number, &above, "document 299 of train has length 268435457",
+       false, 1},
+      {PLM_RECORD_DIGESTS, shorter_record, &one, "record 0 of train.digests is too short", false,
+       1},
+      {PLM_RECORD_CLUSTERS, shorter_record, &four, "record 0 of train.clusters has a wrong size",
+       true, 0},
+      {PLM_RECORD_CLUSTERS, other_number, &two, "do not add up to its documents", true, 0},
+      {PLM_RECORD_CHECKS, shorter_record, &one, "record 0 of train.checks has a wrong size", true,
+       0},
+      {PLM_RECORD_ROOTS, shorter_record, &one, "record 0 of train.roots has a wrong size", true, 0},
+      {PLM_RECORD_ROOTS, other_number, &none, "the roots of train are not those that ingest wrote",
+       true, 0},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row((int)i, &rows[i]);
+}
+
+/* A length may be as large as the limit. */
+static void the_longest_document_has_a_length(void **state)
+{
+  static const struct set_number most = {300 - 1, PLM_DOCUMENT_LIMIT};
+  struct plm_corpus *corpus = written_corpus_open("longest", &written);
+  const char *directory = scratch_path("longest");
+  struct plm_corpus_cursor *cursor;
+  const uint32_t *lengths;
+  (void)state;
+  plm_corpus_close(corpus);
+  forged_corpus_change(directory, PLM_RECORD_LENGTHS, other_number, &most);
+  assert_int_equal(plm_corpus_open(directory, NULL, &corpus, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_group_lengths(cursor, PLM_SPLIT_TRAIN, 1, &lengths, NULL), PLM_OK);
+  assert_int_equal(lengths[DOCUMENTS - PLM_GROUP_DOCUMENTS - 1], PLM_DOCUMENT_LIMIT);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  plm_path_remove(directory, NULL);
+}
+
+/* A number behind the last one is not found, in any record. */
+static void the_last_number_is_the_last(void **state)
+{
+  static const enum plm_record_kind kinds[] = {PLM_RECORD_GROUPS, PLM_RECORD_LENGTHS,
+                                               PLM_RECORD_DIGESTS, PLM_RECORD_LABELS};
+  struct plm_corpus *corpus = written_corpus_open("whole", &written);
+  const struct plm_corpus_split *split = &plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN];
+  struct plm_corpus_cursor *cursor;
+  struct plm_error error = {0};
+  const uint32_t *sizes;
+  const uint8_t *residues;
+  const char *name;
+  size_t size;
+  (void)state;
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    assert_int_equal(read_group(cursor, kinds[i], 1, NULL), PLM_OK);
+    assert_int_equal(read_group(cursor, kinds[i], 2, &error), PLM_NOT_FOUND);
+    assert_non_null(strstr(error.what, " has no group 2 in train: it has 2"));
+  }
+  const uint64_t groups = plm_corpus_group_count(split->clusters);
+  assert_int_equal(
+      plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, groups - 1, &sizes, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, groups, &sizes, NULL, NULL),
+                   PLM_NOT_FOUND);
+  assert_int_equal(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, DOCUMENTS - 1, &name, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, DOCUMENTS, &name, NULL), PLM_NOT_FOUND);
+  assert_int_equal(
+      plm_corpus_document(cursor, PLM_SPLIT_TRAIN, DOCUMENTS - 1, &residues, &size, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_document(cursor, PLM_SPLIT_TRAIN, DOCUMENTS, &residues, &size, NULL),
+                   PLM_NOT_FOUND);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  plm_path_remove(scratch_path("whole"), NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_wrong_with_a_record_is_said),
+      cmocka_unit_test(the_longest_document_has_a_length),
+      cmocka_unit_test(the_last_number_is_the_last),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
