@@ -158,6 +158,23 @@ static void esmc(void **state)
   check(&config);
 }
 
+/* Its eps cannot be chosen. It shows in the norms of small queries and keys. */
+static void esmc_with_small_queries(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = case_config(PLM_ESMC, 2, 32);
+  struct subject s;
+  size_t count;
+  subject_open(&s, &config, 1);
+  const struct plm_parameter *table = plm_model_table(s.model.model, &count);
+  for (size_t i = 0; i < count; i++)
+    if (strstr(table[i].name, ".q_proj.weight") || strstr(table[i].name, ".k_proj.weight"))
+      for (size_t e = 0; e < table[i].count; e++) s.model.weights[table[i].offset + e] *= 0.1f;
+  plm_model_load(s.model.model, s.model.weights);
+  compare(&s);
+  subject_close(&s);
+}
+
 static void tied_embeddings(void **state)
 {
   (void)state;
@@ -262,6 +279,7 @@ int main(void)
       cmocka_unit_test(patch_unet_with_bottlenecks),
       cmocka_unit_test(esm2),
       cmocka_unit_test(esmc),
+      cmocka_unit_test(esmc_with_small_queries),
       cmocka_unit_test(tied_embeddings),
       cmocka_unit_test(token_dropout),
       cmocka_unit_test(no_soft_cap_and_a_tight_one),
