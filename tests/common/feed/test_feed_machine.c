@@ -1,0 +1,356 @@
+/* What the feed's state machine answers to each message, what it counts, and when. */
+#include <string.h>
+
+#include "common/feed/feed_machine.h"
+#include "common/feed/feed_peers.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/machine_scene.h"
+
+static const struct plm_hash run_id = {1, 2};
+static struct machine_scene scene;
+
+static int begin(void **state)
+{
+  const struct feed_machine_options options = machine_scene_options();
+  (void)state;
+  machine_scene_open(&scene, &options, false);
+  return 0;
+}
+
+static int end(void **state)
+{
+  (void)state;
+  machine_scene_close(&scene);
+  return 0;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static void strangers_are_asked_to_say_hello(void **state)
+{
+  (void)state;
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PING, 1001, 0);
+  assert_int_equal(scene.sent[0].header.packer, 1001);
+  machine_scene_expect(&scene, PLM_MESSAGE_REHELLO, 1);
+  machine_scene_counters(&scene, 1, 0, 0, 0);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_BYE, 1001, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_counters(&scene, 2, 0, 0, 0);
+  machine_scene_join(&scene, 1, 0);
+  assert_int_equal(scene.sent[0].header.packer, 1001);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  machine_scene_counters(&scene, 2, 0, 0, 1);
+  assert_int_equal(scene.changed, 1); /* the corpus is known */
+}
+
+/* Each message names both incarnations and the run. */
+static void messages_for_others_are_dropped(void **state)
+{
+  struct plm_header header = {
+      .type = PLM_MESSAGE_PING, .run_id = run_id, .consumer = SCENE_CONSUMER, .packer = 1001};
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  machine_scene_give(&scene, 1, &header, NULL, 0, 1);
+  assert_int_equal(scene.sent[0].header.packer, 1001);
+  machine_scene_expect(&scene, PLM_MESSAGE_PONG, 1);
+  machine_scene_counters(&scene, 0, 0, 0, 1);
+  header.consumer ^= 2;
+  machine_scene_give(&scene, 1, &header, NULL, 0, 2);
+  machine_scene_counters(&scene, 1, 0, 0, 1);
+  header.consumer ^= 2;
+  header.packer++;
+  machine_scene_give(&scene, 1, &header, NULL, 0, 3);
+  machine_scene_counters(&scene, 2, 0, 0, 1);
+  header.packer--;
+  header.run_id.high++;
+  machine_scene_give(&scene, 1, &header, NULL, 0, 4);
+  machine_scene_counters(&scene, 3, 0, 0, 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  assert_int_equal(scene.feed.peers[0].heard_ms, SCENE_START_MS + 1);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_DATA, 1001, 5); /* nobody asked for it */
+  machine_scene_counters(&scene, 4, 0, 0, 1);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PROOF, 1001, 6);
+  machine_scene_counters(&scene, 5, 0, 0, 1);
+  assert_int_equal(scene.feed.peers[0].heard_ms, SCENE_START_MS + 6);
+  assert_int_equal(scene.feed.peers[0].progress_ms, SCENE_START_MS + 6);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_BYE, 1001, 7);
+  machine_scene_counters(&scene, 5, 0, 0, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+}
+
+static void a_hello_is_answered_once_a_second(void **state)
+{
+  (void)state;
+  const struct plm_hello hello = machine_scene_hello(1, 30);
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  machine_scene_join(&scene, 1, FEED_GREET_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_counters(&scene, 1, 0, 0, 1);
+  machine_scene_join(&scene, 1, FEED_GREET_MS);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  machine_scene_join(&scene, 1, 2 * FEED_GREET_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_counters(&scene, 2, 0, 0, 1);
+  machine_scene_join(&scene, 2, 2 * FEED_GREET_MS - 1); /* another connection */
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 2);
+  machine_scene_counters(&scene, 2, 0, 0, 2);
+  /* A new incarnation needs a new connection. */
+  machine_scene_greet(&scene, 1, &hello, 1003, 5000);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_counters(&scene, 2, 1, 0, 2);
+  /* It replaces the other connection of its process. */
+  machine_scene_greet(&scene, 3, &hello, 1003, 5000);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 3);
+  machine_scene_counters(&scene, 2, 1, 0, 2);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PING, 1001, 5001);
+  machine_scene_expect(&scene, PLM_MESSAGE_REHELLO, 1);
+}
+
+/* A HELLO may already name the consumer: another one than this is counted, and answered too. */
+static void a_hello_for_an_earlier_feed_is_counted(void **state)
+{
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  struct plm_hello hello = machine_scene_hello(1, 30);
+  struct plm_header header = {
+      .type = PLM_MESSAGE_HELLO, .packer = 1001, .consumer = SCENE_CONSUMER};
+  (void)state;
+  machine_scene_give(&scene, 1, &header, payload, plm_hello_encode(&hello, payload), 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  machine_scene_counters(&scene, 0, 0, 0, 1);
+  hello.packer_id = 2;
+  header.consumer = SCENE_CONSUMER + 2;
+  machine_scene_give(&scene, 2, &header, payload, plm_hello_encode(&hello, payload), 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 2);
+  machine_scene_counters(&scene, 1, 0, 0, 2);
+}
+
+static void the_eighth_invalid_message_is_the_last(void **state)
+{
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_join(&scene, 2, 0);
+  scene.sent_count = 0;
+  for (int i = 1; i < FEED_INVALID_MOST; i++)
+    machine_scene_say(&scene, 1, PLM_MESSAGE_GET, 1001, i);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_counters(&scene, 0, FEED_INVALID_MOST - 1, 0, 2);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PONG, 1001, 20); /* without counters */
+  assert_string_equal(scene.sent[0].text, "it breaks the protocol");
+  assert_int_equal(scene.sent[0].header.request, PLM_REJECT_REFUSED);
+  machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 1);
+  machine_scene_counters(&scene, 0, FEED_INVALID_MOST, 1, 1);
+  assert_int_equal(scene.dismissed, 1);
+  assert_int_equal(scene.last_dismissed, 101);
+  /* Neither its connection nor its process is heard again. */
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PING, 1001, 21);
+  machine_scene_join(&scene, 1, 2000);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_counters(&scene, 2, FEED_INVALID_MOST, 1, 1);
+  const struct plm_hello hello = machine_scene_hello(1, 30);
+  machine_scene_greet(&scene, 3, &hello, 1003, 2000);
+  assert_string_equal(scene.sent[0].text,
+                      "it gave a false answer or broke the protocol before; see the trainer's log");
+  machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 3);
+  machine_scene_counters(&scene, 2, FEED_INVALID_MOST, 2, 1);
+  machine_scene_say(&scene, 2, PLM_MESSAGE_PING, 1002, 22);
+  machine_scene_expect(&scene, PLM_MESSAGE_PONG, 2);
+}
+
+static void pong_brings_counters(void **state)
+{
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  const struct plm_packer_counters counters = {.windows = 3, .tokens = 50, .age_ms = 7};
+  const struct plm_header header = {
+      .type = PLM_MESSAGE_PONG, .run_id = run_id, .consumer = SCENE_CONSUMER, .packer = 1001};
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_give(&scene, 1, &header, payload, plm_counters_encode(&counters, payload), 1);
+  machine_scene_counters(&scene, 0, 0, 0, 1);
+  assert_memory_equal(&scene.feed.peers[0].counters, &counters, sizeof counters);
+}
+
+/* A refusal says why; without a reason it is invalid. */
+static void a_nack_needs_a_reason(void **state)
+{
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  const struct plm_header header = {.type = PLM_MESSAGE_NACK,
+                                    .run_id = run_id,
+                                    .consumer = SCENE_CONSUMER,
+                                    .packer = 1001,
+                                    .request = 5};
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_give(&scene, 1, &header, payload, plm_nack_encode(PLM_NACK_BUSY, "busy", payload),
+                     1);
+  machine_scene_counters(&scene, 0, 0, 0, 1);
+  machine_scene_give(&scene, 1, &header, payload, 0, 1);
+  machine_scene_counters(&scene, 0, 1, 0, 1);
+}
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+static void a_silent_packer_is_pinged_and_forgotten(void **state)
+{
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  scene.sent_count = 0;
+  feed_machine_turn(&scene.feed, SCENE_START_MS + FEED_PING_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + FEED_PING_MS);
+  machine_scene_expect(&scene, PLM_MESSAGE_PING, 1);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 2 * FEED_PING_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PING, 1001, 2500);
+  machine_scene_expect(&scene, PLM_MESSAGE_PONG, 1);
+  feed_machine_lost(&scene.feed, SCENE_START_MS + 2500); /* whose connection it was is found out */
+  machine_scene_expect(&scene, PLM_MESSAGE_PING, 1);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 2500 + FEED_SILENCE_MS);
+  machine_scene_counters(&scene, 0, 0, 0, 1);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 2500 + FEED_SILENCE_MS + 1);
+  machine_scene_counters(&scene, 0, 0, 0, 0);
+  assert_int_equal(scene.feed.progress_ms, SCENE_START_MS + 2500 + FEED_SILENCE_MS + 1);
+}
+
+/* A packer that does not read is disconnected, one that has left is only forgotten. */
+static void a_packer_that_cannot_be_told_is_forgotten(void **state)
+{
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_join(&scene, 2, 0);
+  scene.send_status = PLM_AGAIN;
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PING, 1001, 1);
+  machine_scene_counters(&scene, 0, 0, 0, 1);
+  assert_int_equal(scene.dismissed, 1);
+  assert_int_equal(scene.last_dismissed, 101);
+  scene.send_status = PLM_NOT_FOUND;
+  machine_scene_say(&scene, 2, PLM_MESSAGE_PING, 1002, 1);
+  machine_scene_counters(&scene, 0, 0, 0, 0);
+  assert_int_equal(scene.dismissed, 1);
+}
+
+/* Keys are looked at once a second. */
+static void a_packer_whose_key_is_removed_is_dropped(void **state)
+{
+  const struct feed_machine_options options = machine_scene_options();
+  (void)state;
+  end(NULL);
+  machine_scene_open(&scene, &options, true);
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_join(&scene, 2, 0);
+  feed_machine_turn(&scene.feed, SCENE_START_MS);
+  scene.sent_count = 0;
+  scene.removed_key = "key 2";
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 999);
+  machine_scene_counters(&scene, 0, 0, 0, 2);
+  machine_scene_say(&scene, 1, PLM_MESSAGE_PING, 1001, 999);
+  machine_scene_expect(&scene, PLM_MESSAGE_PONG, 1);
+  scene.feed.peers[0].pinged_ms = SCENE_START_MS + 999;
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 1000);
+  assert_string_equal(scene.sent[0].text, "its key is no longer on the list");
+  machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 2);
+  machine_scene_counters(&scene, 0, 0, 1, 1);
+  assert_int_equal(scene.last_dismissed, 102);
+}
+
+/* Packers hear of the run's other consumers, once each time these change. */
+static void others_are_announced_in_the_next_turn(void **state)
+{
+  static const char *const addresses[] = {"tcp://a:1", "tcp://b:2"};
+  static const char key[] = "0123456789012345678901234567890123456789";
+  static const char *const keys[] = {NULL, key};
+  struct plm_welcome welcome;
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  scene.sent_count = 0;
+  feed_machine_others(&scene.feed, addresses, keys, 2);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 1);
+  assert_int_equal(plm_welcome_decode(scene.sent[0].payload, scene.sent[0].bytes, &welcome, NULL),
+                   PLM_OK);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  assert_int_equal(welcome.peers, 2);
+  assert_string_equal(welcome.address[0], "tcp://a:1");
+  assert_string_equal(welcome.address[1], "tcp://b:2");
+  assert_string_equal(welcome.key[0], "");
+  assert_string_equal(welcome.key[1], key);
+  assert_int_equal(welcome.plan.max_length, 64);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 2);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  feed_machine_others(&scene.feed, addresses, NULL, 1);
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 3);
+  assert_int_equal(plm_welcome_decode(scene.sent[0].payload, scene.sent[0].bytes, &welcome, NULL),
+                   PLM_OK);
+  assert_int_equal(welcome.peers, 1);
+  assert_string_equal(welcome.key[0], "");
+}
+
+/* The credit is 2.5 seconds of what is used, measured four times a second at most. */
+static void the_credit_follows_the_rate(void **state)
+{
+  struct feed_state *feed = &scene.feed;
+  (void)state;
+  const uint64_t start = FEED_CREDIT_START, most = 8 << 20;
+  assert_int_equal(feed->credit, start);
+  feed->consumed_bytes = 600000;
+  feed_machine_turn(feed, SCENE_START_MS + 249);
+  assert_true(feed->rate == 0);
+  feed_machine_turn(feed, SCENE_START_MS + 250);
+  assert_true(feed->rate == 2400000);
+  assert_int_equal(feed->credit, 6000000);
+  feed->consumed_bytes += 600000; /* a second time, it is a mean */
+  feed_machine_turn(feed, SCENE_START_MS + 750);
+  assert_true(feed->rate > 2039999 && feed->rate < 2040001);
+  assert_int_equal(feed->credit, 6000000 - (6000000 - 5100000) / 8);
+  feed->starved = true;
+  feed_machine_turn(feed, SCENE_START_MS + 1000);
+  assert_int_equal(feed->credit, most);
+  assert_false(feed->starved);
+  for (int i = 1; i <= 100; i++) feed_machine_turn(feed, SCENE_START_MS + 1000 + 250 * i);
+  assert_int_equal(feed->credit, start);
+}
+
+/* So many lines at once, and then one each half second. */
+static void lines_about_packers_are_few(void **state)
+{
+  struct feed_state *feed = &scene.feed;
+  (void)state;
+  for (int i = 0; i < FEED_LOG_MOST; i++) assert_true(feed_may_log(feed));
+  assert_false(feed_may_log(feed));
+  feed->now_ms = SCENE_START_MS + FEED_LOG_EVERY_MS - 1;
+  assert_false(feed_may_log(feed));
+  assert_int_equal(feed->log_omitted, 2);
+  feed->now_ms++;
+  assert_true(feed_may_log(feed));
+  assert_int_equal(feed->log_omitted, 0);
+  assert_false(feed_may_log(feed));
+  feed->now_ms += 3 * FEED_LOG_EVERY_MS;
+  for (int i = 0; i < 3; i++) assert_true(feed_may_log(feed));
+  assert_false(feed_may_log(feed));
+  feed->now_ms += 1000 * FEED_LOG_EVERY_MS;
+  for (int i = 0; i < FEED_LOG_MOST; i++) assert_true(feed_may_log(feed));
+  assert_false(feed_may_log(feed));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(strangers_are_asked_to_say_hello),
+      TEST(messages_for_others_are_dropped),
+      TEST(a_hello_is_answered_once_a_second),
+      TEST(a_hello_for_an_earlier_feed_is_counted),
+      TEST(the_eighth_invalid_message_is_the_last),
+      TEST(pong_brings_counters),
+      TEST(a_nack_needs_a_reason),
+      TEST(a_silent_packer_is_pinged_and_forgotten),
+      TEST(a_packer_that_cannot_be_told_is_forgotten),
+      TEST(a_packer_whose_key_is_removed_is_dropped),
+      TEST(others_are_announced_in_the_next_turn),
+      TEST(the_credit_follows_the_rate),
+      TEST(lines_about_packers_are_few),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
