@@ -12,9 +12,10 @@
 #include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_ahead.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
-enum { FILES = 9, MANY_BAD = 30 };
+enum { FILES = 9, MANY_BAD = 30, LONG = 5 << 18 };
 
 static char paths[FILES][256];
 static const char *names[FILES];
@@ -236,6 +237,39 @@ static void pipes_are_left_to_the_caller(void **state)
   plm_sequence_ahead_close(ahead);
 }
 
+/* A record that is too long for a batch as it is. */
+static plm_status read_a_long_record(void *context, struct plm_error *error)
+{
+  const char *const own[] = {context};
+  const struct plm_sequence_ahead_options options = {
+      .paths = own, .path_count = 1, .jobs = 1, .max_residues = LONG, .stop_consequence = ""};
+  struct plm_sequence_ahead *ahead;
+  struct plm_sequence sequence;
+  PLM_TRY(plm_sequence_ahead_open(&options, &ahead, error));
+  const enum plm_sequence_result result = plm_sequence_ahead_next(ahead, 0, &sequence, error);
+  if (result != PLM_SEQUENCE_FAILED) {
+    assert_int_equal(result, PLM_SEQUENCE_READ);
+    assert_int_equal(sequence.size, LONG);
+    assert_int_equal(plm_sequence_ahead_next(ahead, 0, &sequence, error), PLM_SEQUENCE_END);
+  }
+  plm_sequence_ahead_close(ahead);
+  return result == PLM_SEQUENCE_FAILED ? error->status : PLM_OK;
+}
+
+static void a_lack_of_memory_is_an_error(void **state)
+{
+  char path[256], *text = malloc(LONG + 4);
+  (void)state;
+  assert_non_null(text);
+  memset(text, 'A', LONG + 4);
+  memcpy(text, ">n\n", 3);
+  text[LONG + 3] = '\n';
+  snprintf(path, sizeof path, "%s/long.fa", scratch_directory());
+  scratch_write(path, text, LONG + 4);
+  free(text);
+  failing_memory_try(read_a_long_record, path, 2);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -245,6 +279,7 @@ int main(void)
       cmocka_unit_test(it_closes_while_files_wait),
       cmocka_unit_test(a_stop_signal_ends_it_before_the_next_record),
       cmocka_unit_test(pipes_are_left_to_the_caller),
+      cmocka_unit_test(a_lack_of_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }
