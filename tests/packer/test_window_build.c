@@ -198,12 +198,33 @@ static void a_window_that_is_not_there_is_an_error(void **state)
   end(&s);
 }
 
+/* The memory of a window is kept for later ones. It has whole pages, and a window may fill them;
+ * behind its memory, a test program lets nobody write. */
+static void a_window_may_fill_its_memory(void **state)
+{
+  static const struct {
+    uint32_t length, capacity;
+  } rows[] = {{1024, 4096}, {4096, 4096}, {8192, 12288}, {1024, 12288}};
+  struct scene s;
+  (void)state;
+  begin(&s, "one", &(struct written_corpus){PLM_TOKENIZER_ESM, {1, 0, 0}, 500, 0, false});
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_plan *plan = open_plan(&s, PLM_SPLIT_TRAIN, PLM_TRUNCATE_HEAD, rows[i].length);
+    (void)check_window(&s, PLM_SPLIT_TRAIN, plan, 0);
+    assert_int_equal(s.packed->offset[s.packed->chunks], rows[i].length);
+    assert_int_equal(s.packed->capacity, rows[i].capacity);
+    plm_plan_close(plan);
+  }
+  end(&s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(windows_prove_themselves),
       cmocka_unit_test(evidence_is_of_the_split),
       cmocka_unit_test(a_window_that_is_not_there_is_an_error),
+      cmocka_unit_test(a_window_may_fill_its_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
