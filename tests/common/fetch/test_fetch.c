@@ -61,7 +61,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 
 struct head {
   char folders[CORPORA][PLM_PATH_SIZE];
-  const char *paths[CORPORA];
+  const char *paths[PLM_MAX_SOURCES + 1];
   struct plm_fetch_server *server;
   void *context, *router;
   char bound[256];
@@ -128,7 +128,8 @@ static void write_corpus(const char *path, int documents)
   plm_corpus_writer_close(writer);
 }
 
-/* The run has `count` corpora. The third one is not there. */
+/* The run has `count` corpora. The third one is not there. More than three are the first two again
+ * and again. */
 static void open_head(struct head *head, uint32_t count)
 {
   *head = (struct head){0};
@@ -136,9 +137,9 @@ static void open_head(struct head *head, uint32_t count)
     char name[16];
     snprintf(name, sizeof name, "corpus%d", k);
     snprintf(head->folders[k], sizeof head->folders[k], "%s", scratch_path(name));
-    head->paths[k] = head->folders[k];
     if (k < 2 && !plm_file_exists(head->folders[k])) write_corpus(head->folders[k], k + 1);
   }
+  for (uint32_t k = 0; k < count; k++) head->paths[k] = head->folders[count > CORPORA ? k % 2 : k];
   assert_int_equal(sem_init(&head->ready, 0, 0), 0);
   assert_int_equal(
       plm_fetch_server_open(head->paths, count, wake, &head->ready, &head->server, NULL), PLM_OK);
@@ -265,6 +266,31 @@ static void a_corpus_that_is_missing_ends_it(void **state)
   close_head(&head);
 }
 
+/* A run has 16 corpora at most. */
+static void a_head_has_so_many_corpora(void **state)
+{
+  (void)state;
+  for (uint32_t count = PLM_MAX_SOURCES; count <= PLM_MAX_SOURCES + 1; count++) {
+    struct head head;
+    struct plm_fetched fetched = {0};
+    struct plm_error error = {0};
+    open_head(&head, count);
+    const struct plm_fetch_options options = options_of(&head, "cache");
+    const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+    if (count == PLM_MAX_SOURCES) {
+      assert_int_equal(status, PLM_OK);
+      assert_int_equal(fetched.count, count);
+      assert_string_equal(fetched.paths[count - 1], fetched.paths[1]);
+    } else {
+      assert_int_equal(status, PLM_PROTOCOL);
+      assert_non_null(strstr(error.what, " has 17 corpora"));
+      assert_int_equal(fetched.count, 1);
+    }
+    plm_fetched_release(&fetched);
+    close_head(&head);
+  }
+}
+
 static int times_of(const char *text, const char *what)
 {
   int count = 0;
@@ -306,6 +332,7 @@ int main(void)
       cmocka_unit_test(each_corpus_is_fetched_and_locked),
       cmocka_unit_test(the_cache_has_a_limit),
       cmocka_unit_test(a_corpus_that_is_missing_ends_it),
+      cmocka_unit_test(a_head_has_so_many_corpora),
       cmocka_unit_test(the_bar_is_removed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
