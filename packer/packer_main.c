@@ -80,17 +80,15 @@ static plm_status find_keys(const char *given, const struct plm_config *config,
   return plm_keys_check_client(keys, error);
 }
 
-/* A process opens a corpus once, and says HELLO once for each. */
-static plm_status packer_main_check_twice(const struct packer_options *options,
-                                          const struct plm_corpus_paths *corpora,
+/* A process opens a corpus once, and says HELLO once for each. path: of the last one. */
+static plm_status packer_main_check_twice(const struct packer_options *options, const char *path,
                                           struct plm_error *error)
 {
   const uint32_t last = options->corpus_count - 1;
   const struct plm_hash fingerprint = plm_corpus_info(options->corpora[last])->fingerprint;
   for (uint32_t c = 0; c < last; c++)
     if (plm_hash_equal(plm_corpus_info(options->corpora[c])->fingerprint, fingerprint))
-      return plm_error_set(error, PLM_USAGE, "two of the packer's corpora are the same: %s",
-                           corpora->paths[last]);
+      return plm_error_set(error, PLM_USAGE, "two of the packer's corpora are the same: %s", path);
   return PLM_OK;
 }
 
@@ -144,7 +142,7 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
     if (status == PLM_NOT_FOUND) status = error->status = PLM_UNAVAILABLE; /* not mounted now? */
     PLM_TRY(status);
     options->corpus_count++;
-    PLM_TRY(packer_main_check_twice(options, corpora, error));
+    PLM_TRY(packer_main_check_twice(options, corpora->paths[i], error));
     say_corpus(*corpus);
   }
   if (options->corpus_count > 0) return PLM_OK;
