@@ -2,9 +2,11 @@
  * reads it. Each case runs in a process of its own. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,7 +60,7 @@ static void child(const char *path, bool in_thread, bool second)
 
 static void run_case(bool in_thread, bool second)
 {
-  char text[1024] = "";
+  char text[1024] = "", expected[1024];
   int ends[2], status;
   const char *path = scratch_path("guarded.safetensors");
   write_tensor(path);
@@ -70,15 +72,18 @@ static void run_case(bool in_thread, bool second)
     child(path, in_thread, second);
   }
   close(ends[1]);
-  for (size_t length = 0; length < sizeof text - 1;) {
+  size_t length = 0;
+  while (length < sizeof text - 1) {
     const ssize_t got = read(ends[0], text + length, sizeof text - 1 - length);
     if (got <= 0) break;
     length += (size_t)got;
   }
   close(ends[0]);
   assert_int_equal(waitpid(pid, &status, 0), pid);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, path) == NULL ||
-      strstr(text, "changed or became unreadable while it was read\n") == NULL)
+  snprintf(expected, sizeof expected, "error: %s changed or became unreadable while it was read\n",
+           path);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || length != strlen(expected) ||
+      strcmp(text, expected) != 0)
     fail_msg("status %x, \"%s\"", (unsigned)status, text);
 }
 
@@ -114,12 +119,141 @@ static void other_faults_are_not_hidden(void **state)
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 }
 
+/* ---- a file that is not ours ---------------------------------------------------------------- */
+
+enum { PAGE = 4096, PAGES = 5, MAPS = 8192 };
+
+/* Maps a file of five pages, which is then empty. */
+static const volatile unsigned char *map_emptied(const char *path)
+{
+  static const unsigned char bytes[PAGES * PAGE];
+  scratch_write(path, bytes, sizeof bytes);
+  const int descriptor = open(path, O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) _exit(2);
+  void *map = mmap(NULL, sizeof bytes, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (map == MAP_FAILED || ftruncate(descriptor, 0) != 0) _exit(2);
+  close(descriptor);
+  return map;
+}
+
+/* Reads a byte of such a file in a child, in which two of its pages are guarded, the second one and
+ * the fourth one, and perhaps not any longer the first of these. Returns how that ends. */
+static int read_byte(size_t at, bool remove_first, int exit_code)
+{
+  int status;
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(STDERR_FILENO);
+    signal(SIGBUS, SIG_DFL);
+    const volatile unsigned char *map = map_emptied(scratch_path("emptied"));
+    plm_guard_exit_code = exit_code;
+    plm_map_guard_add((const void *)(map + PAGE), PAGE, "second");
+    plm_map_guard_add((const void *)(map + 3 * PAGE), PAGE, "fourth");
+    if (remove_first) plm_map_guard_remove((const void *)(map + PAGE));
+    (void)map[at];
+    _exit(3);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+static void the_whole_map_is_guarded_and_no_more(void **state)
+{
+  static const struct {
+    size_t at;
+    bool remove_first, guarded;
+  } rows[] = {
+      {PAGE - 1, false, false},    {PAGE, false, true},          {2 * PAGE - 1, false, true},
+      {2 * PAGE, false, false},    {3 * PAGE - 1, false, false}, {3 * PAGE, false, true},
+      {4 * PAGE - 1, false, true}, {4 * PAGE, false, false},     {PAGE, true, false},
+      {2 * PAGE - 1, true, false}, {3 * PAGE, true, true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const int status = read_byte(rows[i].at, rows[i].remove_first, 1);
+    const bool guarded = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+    if (rows[i].guarded ? !guarded : !killed)
+      fail_msg("byte %zu: status %#x", rows[i].at, (unsigned)status);
+  }
+}
+
+static void a_stage_ends_with_a_code_of_its_own(void **state)
+{
+  (void)state;
+  const int status = read_byte(PAGE, false, 6);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 6);
+}
+
+/* The last one of so many maps is guarded, one more is not, and a place that is free is used again.
+ * A map may be registered twice. */
+static void so_many_maps_are_guarded(void **state)
+{
+  static const struct {
+    int others, removed, again;
+    bool guarded;
+  } rows[] = {{MAPS - 1, 0, 0, true}, {MAPS, 0, 0, false},     {MAPS, 1, 0, true},
+              {MAPS - 2, 0, 1, true}, {MAPS - 1, 0, 1, false}, {MAPS + 3, 4, 1, true}};
+  static char many[MAPS + 3];
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int status;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      close(STDERR_FILENO);
+      signal(SIGBUS, SIG_DFL);
+      const volatile unsigned char *map = map_emptied(scratch_path("emptied"));
+      for (int k = 0; k < rows[i].others; k++) plm_map_guard_add(&many[k], 1, "other");
+      for (int k = 0; k < rows[i].removed; k++) plm_map_guard_remove(&many[100 * k]);
+      for (int k = 0; k <= rows[i].again; k++)
+        plm_map_guard_add((const void *)map, PAGE, "this one");
+      for (int k = 0; k < rows[i].again; k++) plm_map_guard_remove((const void *)map);
+      (void)map[0];
+      _exit(3);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    const bool guarded = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+    if (rows[i].guarded ? !guarded : !killed) fail_msg("row %zu: status %#x", i, (unsigned)status);
+  }
+}
+
+static void end_with_seven(int number)
+{
+  (void)number;
+  _exit(7);
+}
+
+/* What was to happen after a SIGBUS before the guard was there happens after one elsewhere. */
+static void an_earlier_handler_is_kept(void **state)
+{
+  (void)state;
+  int status;
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const volatile unsigned char *map = map_emptied(scratch_path("emptied"));
+    signal(SIGBUS, end_with_seven);
+    for (int i = 0; i < 2; i++) plm_map_guard_add((const void *)(map + PAGE), PAGE, "second");
+    (void)map[0];
+    _exit(3);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_main_thread_is_told),
       cmocka_unit_test(a_worker_thread_is_told),
       cmocka_unit_test(other_faults_are_not_hidden),
+      cmocka_unit_test(the_whole_map_is_guarded_and_no_more),
+      cmocka_unit_test(a_stage_ends_with_a_code_of_its_own),
+      cmocka_unit_test(so_many_maps_are_guarded),
+      cmocka_unit_test(an_earlier_handler_is_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
