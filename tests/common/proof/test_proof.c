@@ -354,6 +354,39 @@ static void every_field_is_in_the_fingerprint(void **state)
   }
 }
 
+/* The blocks of a long sequence are hashed in batches; each is that of its tokens alone. */
+static void blocks_of_a_long_sequence_are_its_own(void **state)
+{
+  enum { BATCH = 64 * PLM_PROOF_BLOCK };
+  static const size_t counts[] = {BATCH - 1, BATCH, BATCH + 1, 2 * BATCH + PLM_PROOF_BLOCK + 3};
+  (void)state;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    for (uint32_t token_bytes = 1; token_bytes <= 2; token_bytes++) {
+      const uint64_t blocks = plm_proof_block_count(counts[i]);
+      uint8_t *tokens = proof_case_tokens(token_bytes, counts[i]);
+      struct plm_proof_node *nodes = malloc(blocks * sizeof *nodes), alone;
+      struct plm_proof_stream stream;
+      assert_non_null(nodes);
+      plm_proof_block_nodes(token_bytes, tokens, counts[i], nodes);
+      for (uint64_t b = 0; b < blocks; b++) {
+        const size_t begin = b * PLM_PROOF_BLOCK, left = counts[i] - begin;
+        plm_proof_block_nodes(token_bytes, tokens + begin * token_bytes,
+                              left < PLM_PROOF_BLOCK ? left : PLM_PROOF_BLOCK, &alone);
+        assert_memory_equal(nodes[b].hash, alone.hash, sizeof alone.hash);
+        assert_int_equal(nodes[b].sum, 0);
+      }
+      const struct plm_proof_digest whole = plm_proof_sequence(token_bytes, tokens, counts[i]);
+      plm_proof_stream_begin(&stream, token_bytes);
+      for (size_t at = 0; at < counts[i]; at += 1000)
+        plm_proof_stream_add(&stream, tokens + at * token_bytes,
+                             counts[i] - at < 1000 ? counts[i] - at : 1000);
+      const struct plm_proof_digest parts = plm_proof_stream_end(&stream);
+      assert_memory_equal(&whole, &parts, sizeof whole);
+      free(nodes);
+      free(tokens);
+    }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -367,6 +400,7 @@ int main(void)
       cmocka_unit_test(blocks_of_a_long_sequence_are_proved),
       cmocka_unit_test(a_leaf_in_a_group_is_proved),
       cmocka_unit_test(every_field_is_in_the_fingerprint),
+      cmocka_unit_test(blocks_of_a_long_sequence_are_its_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
