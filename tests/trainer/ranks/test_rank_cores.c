@@ -2,6 +2,8 @@
 #include "trainer/ranks/rank_cores.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/support/harness/cmocka_all.h"
@@ -18,7 +20,11 @@ static void lists_are_read(void **unused)
   assert_true(CPU_ISSET(10, &set) && CPU_ISSET(11, &set) && !CPU_ISSET(9, &set));
   assert_true(plm_cores_parse("7", &set));
   assert_int_equal(CPU_COUNT(&set), 1);
-  static const char *const wrong[] = {"", "\n", "a", "3-1", "1-", "-1", "0-99999", "0 1", "0x1"};
+  assert_true(plm_cores_parse("1023", &set) && CPU_ISSET(1023, &set)); /* the last that fits */
+  assert_true(plm_cores_parse("5-5\n7", &set));
+  assert_true(CPU_COUNT(&set) == 1 && CPU_ISSET(5, &set)); /* only the first line */
+  static const char *const wrong[] = {"",    "\n", "a",    "3-1",  "1-",  "-1",   "0-99999",  "0 1",
+                                      "0x1", "0-", "0-,3", "0--1", "0-a", "1024", "1000-1024"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
     assert_false(plm_cores_parse(wrong[i], &set));
 }
@@ -34,6 +40,24 @@ static void a_device_is_found_by_its_address(void **unused)
   assert_int_equal(CPU_COUNT(&set), 2);
   assert_true(CPU_ISSET(4, &set) && CPU_ISSET(5, &set));
   assert_false(plm_cores_near(scratch_directory(), "0000:3c:00.0", &set));
+  scratch_write(scratch_path("0000:3b:00.0/local_cpulist"), "4-\n", 3);
+  assert_false(plm_cores_near(scratch_directory(), "0000:3B:00.0", &set));
+}
+
+/* An address of 31 characters is used as a whole, and a longer one up to there. */
+static void a_long_address_is_cut(void **unused)
+{
+  (void)unused;
+  static const char longest[] = "0123456789abcdef0123456789abcde";
+  static const char longer[] = "0123456789abcdef0123456789abcdef";
+  char list[64];
+  cpu_set_t set;
+  assert_int_equal(strlen(longest), PLM_PCI_SIZE - 1);
+  assert_int_equal(mkdir(scratch_path(longest), 0700), 0);
+  snprintf(list, sizeof list, "%s/local_cpulist", longest);
+  scratch_write(scratch_path(list), "6\n", 2);
+  assert_true(plm_cores_near(scratch_directory(), longest, &set) && CPU_ISSET(6, &set));
+  assert_true(plm_cores_near(scratch_directory(), longer, &set) && CPU_ISSET(6, &set));
 }
 
 struct other {
@@ -145,6 +169,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_are_read),
       cmocka_unit_test(a_device_is_found_by_its_address),
+      cmocka_unit_test(a_long_address_is_cut),
       cmocka_unit_test(all_threads_move),
       cmocka_unit_test(threads_are_those_of_the_allowed_processors),
   };
