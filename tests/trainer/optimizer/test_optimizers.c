@@ -273,6 +273,69 @@ static void memory_is_known_before(void **state)
   assert_int_equal(bytes[3] - bytes[1], scratch[3] - scratch[1]);
 }
 
+static struct plm_muon_matrix asked[64];
+static size_t asked_count;
+
+/* In place of a backend's: notes what it is asked for. */
+static size_t noting_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                             size_t count)
+{
+  (void)ops;
+  assert_in_range(count, 0, sizeof asked / sizeof *asked);
+  memcpy(asked, matrices, count * sizeof *matrices);
+  asked_count = count;
+  return 5;
+}
+
+/* The elements of a tensor in an arena: a multiple of the alignment. */
+static uint64_t elements_of(const struct plm_parameter *parameter)
+{
+  const size_t whole = parameter->count / PLM_PARAMETER_ALIGNMENT;
+  return (whole + (parameter->count % PLM_PARAMETER_ALIGNMENT != 0)) * PLM_PARAMETER_ALIGNMENT;
+}
+
+/* Scratch is for the matrices that Muon updates and that are held; moments are for all that are
+ * held: one for Muon and two for Adam, and the average. */
+static void memory_is_for_what_is_held(void **state)
+{
+  (void)state;
+  enum { RANK = 1 };
+  static const char *const settings[] = {"name: muon", "name: adamw"};
+  for (int s = 0; s < 2; s++) {
+    struct machine machine = {0};
+    uint32_t owners[256];
+    open_machine(&machine, settings[s]);
+    assert_in_range(machine.count, 1, sizeof owners / sizeof *owners);
+    for (size_t i = 0; i < machine.count; i++)
+      owners[i] = i % 4 == 3 ? PLM_OWNED_BY_ALL : (uint32_t)(i % 4);
+    const struct plm_held part = {.owners = owners, .rank = RANK};
+    machine.ops->muon_scratch = noting_scratch;
+    for (int all = 0; all < 2; all++) {
+      uint64_t bytes, scratch, elements = 5, matrices = 0, others = 0;
+      assert_int_equal(plm_optimizer_memory(&machine.config.trainer, &machine.config.model,
+                                            machine.ops, all ? NULL : &part, &bytes, &scratch,
+                                            NULL),
+                       PLM_OK);
+      for (size_t i = 0; i < machine.count; i++) {
+        const struct plm_parameter *parameter = &machine.table[i];
+        const bool muon = plm_optimizer_is_muon(&machine.config.trainer, parameter);
+        if (!all && i % 4 != RANK && i % 4 != 3) continue;
+        elements += elements_of(parameter) * (muon ? 2 : 3);
+        others += !muon;
+        if (!muon) continue;
+        assert_int_equal(asked[matrices].rows, parameter->rows);
+        assert_int_equal(asked[matrices].cols, parameter->cols);
+        matrices++;
+      }
+      assert_int_equal(asked_count, matrices);
+      assert_true(others > 0 && (matrices > 0) == (s == 0));
+      assert_int_equal(scratch, 5 * sizeof(float));
+      assert_int_equal(bytes, elements * sizeof(float));
+    }
+    close_machine(&machine);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -281,6 +344,7 @@ int main(void)
       cmocka_unit_test(adamw_alone),
       cmocka_unit_test(tensors_cover_the_state),
       cmocka_unit_test(memory_is_known_before),
+      cmocka_unit_test(memory_is_for_what_is_held),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
