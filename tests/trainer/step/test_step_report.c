@@ -6,14 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
+#include <dirent.h>
+
 #include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/run/run.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 #include "trainer/step/step_report.h"
+
+static int64_t later_ms; /* the monotonic clock is so far ahead */
+
+/* Takes the place of libc's function in this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  const int failed = (int)syscall(SYS_clock_gettime, clock, now);
+  if (clock != CLOCK_MONOTONIC) return failed;
+  now->tv_sec += later_ms / 1000;
+  now->tv_nsec += later_ms % 1000 * 1000000;
+  if (now->tv_nsec >= 1000000000) now->tv_sec++, now->tv_nsec -= 1000000000;
+  return failed;
+}
 
 /* No two values are the same. */
 static struct plm_step_result result_of(void)
@@ -221,6 +241,208 @@ static void lines_wait_for_a_full_disk(void **state)
   plm_step_report_close(report);
 }
 
+/* ---- TensorBoard ----------------------------------------------------------------------------- */
+
+static uint64_t varint(const unsigned char **at)
+{
+  uint64_t value = 0;
+  for (int shift = 0;; shift += 7) {
+    value |= (uint64_t)(**at & 0x7f) << shift;
+    if ((*(*at)++ & 0x80) == 0) return value;
+  }
+}
+
+/* The scalars of the run's only event file, "step tag value" each. The caller frees them. */
+static char *scalars_of(const char *run)
+{
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "", *bytes, *text = calloc(1, 1 << 16);
+  size_t size, used = 0;
+  assert_int_equal(plm_path_join(folder, run, PLM_RUN_TENSORBOARD "/trainer", NULL), PLM_OK);
+  DIR *directory = opendir(folder);
+  assert_non_null(directory);
+  for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+    if (entry->d_name[0] != '.')
+      assert_int_equal(plm_path_join(path, folder, entry->d_name, NULL), PLM_OK);
+  closedir(directory);
+  assert_int_equal(plm_file_read(path, 1 << 20, &bytes, &size, NULL), PLM_OK);
+  for (size_t place = 0; place < size;) {
+    const unsigned char *at = (const unsigned char *)bytes + place + 12; /* length, checksum */
+    uint64_t length;
+    float value;
+    memcpy(&length, bytes + place, sizeof length);
+    place += length + 16;
+    at += 9; /* the time */
+    if (*at++ != (2 << 3)) continue;
+    const uint64_t step = varint(&at);
+    if (*at++ != (5 << 3 | 2)) continue; /* the version of the file */
+    (void)varint(&at);
+    assert_int_equal(*at++, 1 << 3 | 2);
+    (void)varint(&at);
+    assert_int_equal(*at++, 1 << 3 | 2);
+    const int name = (int)varint(&at);
+    memcpy(&value, at + name + 1, sizeof value);
+    used += (size_t)snprintf(text + used, (1 << 16) - used, "%llu %.*s %g\n",
+                             (unsigned long long)step, name, (const char *)at, (double)value);
+  }
+  free(bytes);
+  return text;
+}
+
+static struct plm_step_report *open_board(const char *run)
+{
+  struct plm_step_report *report;
+  assert_int_equal(plm_directory_make(run, NULL), PLM_OK);
+  assert_int_equal(plm_step_report_open(run, true, 0, -1, 100, &report, NULL), PLM_OK);
+  return report;
+}
+
+/* Every number, but no text, and none that is not known. */
+static void each_number_is_a_scalar(void **state)
+{
+  (void)state;
+  const char *run = scratch_path("board");
+  struct plm_step_result result = result_of();
+  const struct plm_source_totals sources = {
+      .count = 2, .names = {"uniref", "bfd"}, .tokens = {70, 30}, .losses = {2.75, NAN}};
+  struct plm_step_line line = line_of(&result);
+  line.by_source = &sources;
+  line.warning = "loss_spike";
+  line.product_flops = 0;
+  struct plm_step_report *report = open_board(run);
+  assert_int_equal(plm_step_report_write(report, &line, NULL), PLM_OK);
+  plm_step_report_close(report);
+  char *text = scalars_of(run), *memory = strstr(text, "7 memory_bytes ");
+  assert_non_null(memory);
+  const char *behind = strchr(memory, '\n') + 1;
+  memmove(memory, behind, strlen(behind) + 1);
+  assert_string_equal(
+      text, "7 loss 2.5\n7 accuracy 0.375\n7 lr_hidden 0.5\n7 lr_embed 0.25\n"
+            "7 lr_head 0.015625\n7 lr_scalar 0.03125\n7 grad_norm 0.75\n7 clip_norm 1.25\n"
+            "7 mask_rate 0.1875\n7 window 512\n7 tokens 4242\n7 tokens_by_source/uniref 70\n"
+            "7 tokens_by_source/bfd 30\n7 loss_by_source/uniref 2.75\n7 epoch 1.5\n"
+            "7 padding_fraction 0.25\n7 skipped_updates 3\n7 tokens_per_second 1200\n"
+            "7 padded_tokens_per_second 1600\n7 step_ms 500\n7 data_wait_ms 125\n"
+            "7 checkpoint_ms 62.5\n");
+  free(text);
+}
+
+/* The last step in the event file; 0: none. */
+static int last_scalar(const char *run)
+{
+  char *text = scalars_of(run);
+  int last = 0;
+  for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) last = atoi(line);
+  free(text);
+  return last;
+}
+
+/* Scalars are written every ten seconds, with the last step, and when they are flushed. */
+static void scalars_are_written_now_and_then(void **state)
+{
+  (void)state;
+  const char *run = scratch_path("now_and_then");
+  struct plm_step_report *report = open_board(run);
+  write_steps(report, 1, 1);
+  assert_int_equal(last_scalar(run), 1);
+  later_ms += 5000;
+  write_steps(report, 2, 2);
+  assert_int_equal(last_scalar(run), 1);
+  later_ms += 5000;
+  write_steps(report, 3, 3);
+  assert_int_equal(last_scalar(run), 3);
+  write_steps(report, 4, 4);
+  assert_int_equal(last_scalar(run), 3);
+  assert_int_equal(plm_step_report_flush(report, NULL), PLM_OK);
+  assert_int_equal(last_scalar(run), 4);
+  write_steps(report, 99, 99);
+  assert_int_equal(last_scalar(run), 4);
+  write_steps(report, 100, 100);
+  assert_int_equal(last_scalar(run), 100);
+  plm_step_report_close(report);
+}
+
+/* A board that cannot be written is given up with a warning, and the lines go on. */
+static void a_board_that_fails_is_given_up(void **state)
+{
+  (void)state;
+  for (int by_flush = 0; by_flush < 2; by_flush++) {
+    const char *run = scratch_path(by_flush ? "flushed" : "written");
+    struct plm_step_report *report = open_board(run);
+    struct rlimit limit, small;
+    write_steps(report, 1, 1);
+    if (by_flush) write_steps(report, 2, 2);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 1024; /* less than the event file has already */
+    later_ms += 10000;
+    captured_begin(STDERR_FILENO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    if (!by_flush) write_steps(report, 2, 2);
+    if (by_flush) assert_int_equal(plm_step_report_flush(report, NULL), PLM_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_non_null(strstr(captured_end(), "no more TensorBoard scalars are written: "));
+    later_ms += 10000;
+    write_steps(report, 3, 3);
+    assert_int_equal(plm_step_report_flush(report, NULL), PLM_OK);
+    plm_step_report_close(report);
+    expect_steps(run, "1 2 3 ");
+    assert_int_equal(last_scalar(run), 1);
+  }
+}
+
+static void without_its_folder_there_is_no_board(void **state)
+{
+  (void)state;
+  const char *run = scratch_path("no_folder");
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_directory_make(run, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, run, PLM_RUN_TENSORBOARD, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, "x", 1, 0644, NULL), PLM_OK);
+  captured_begin(STDERR_FILENO);
+  struct plm_step_report *report = open_board(run);
+  assert_non_null(strstr(captured_end(), "no TensorBoard files: "));
+  write_steps(report, 1, 1);
+  plm_step_report_close(report);
+  expect_steps(run, "1 ");
+}
+
+/* ---- lines on stderr ------------------------------------------------------------------------- */
+
+/* What a step of so many seconds prints. */
+static const char *printed(struct plm_step_report *report, uint64_t step, double step_s,
+                           bool skipped)
+{
+  struct plm_step_result result = result_of();
+  struct plm_step_line line = line_of(&result);
+  result.skipped = skipped;
+  line.step = step;
+  line.step_s = step_s;
+  captured_begin(STDERR_FILENO);
+  (void)plm_step_report_write(report, &line, NULL);
+  return captured_end();
+}
+
+/* The first one, the last one, and one every five seconds. The time that is left follows from a
+ * smoothed pace. */
+static void steps_are_printed_now_and_then(void **state)
+{
+  (void)state;
+  struct plm_step_report *report = open_report(scratch_path("printed"), 0);
+  assert_non_null(strstr(printed(report, 40, 2, false),
+                         "step 40/100  loss 2.5000  lr 0.5  300 tokens/s, 2:00 left\n"));
+  later_ms += 4000;
+  assert_string_equal(printed(report, 50, 2, false), "");
+  later_ms += 1000;
+  assert_non_null(strstr(printed(report, 60, 12, true),
+                         "step 60/100  loss 2.5000  lr 0.5  50 tokens/s, 2:00 left  (update "
+                         "skipped)\n"));
+  assert_string_equal(printed(report, 99, 2, false), "");
+  assert_non_null(
+      strstr(printed(report, 100, 2, false), "step 100/100  loss 2.5000  lr 0.5  300 tokens/s\n"));
+  plm_step_report_close(report);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -229,6 +451,11 @@ int main(void)
       cmocka_unit_test(what_is_not_known_is_null_or_missing),
       cmocka_unit_test(lines_behind_the_checkpoint_are_cut),
       cmocka_unit_test(lines_wait_for_a_full_disk),
+      cmocka_unit_test(each_number_is_a_scalar),
+      cmocka_unit_test(scalars_are_written_now_and_then),
+      cmocka_unit_test(a_board_that_fails_is_given_up),
+      cmocka_unit_test(without_its_folder_there_is_no_board),
+      cmocka_unit_test(steps_are_printed_now_and_then),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
