@@ -293,6 +293,8 @@ static void retention_deletes_only_what_is_ours(void **state)
   assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
   path_of(fixture, "step_00000001/MANIFEST", path);
   assert_int_equal(unlink(path), 0); /* without it the folder is not known to be ours */
+  path_of(fixture, ".tmp-delete-step_00000002/deeper", path); /* a kill has left it */
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
   assert_int_equal(
       plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, &valid, 4, NULL),
       PLM_OK);
