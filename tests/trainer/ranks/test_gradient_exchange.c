@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/numbers/philox.h"
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -166,9 +165,12 @@ static struct gang {
 /* Any number; of a rank's gradient, and of an owner's weight. */
 static float number_of(uint32_t stream, size_t i)
 {
-  const uint32_t bits = plm_philox(stream, (uint32_t)i, 1, 2).w[0];
-  const float size = (float)(1u << (bits & 7));
-  return (float)((double)size * (plm_philox_unit(bits ^ 0x5bd1e995u) - 0.5));
+  uint64_t x = ((uint64_t)stream << 40) + i;
+  x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 32) * 0x94d049bb133111ebull;
+  x ^= x >> 31;
+  const float size = (float)(1u << (x >> 60)) / 256;
+  return size * ((float)(x & 0xffffff) / 16777216 - 0.5f);
 }
 
 static void open_rank(uint32_t r, enum plm_precision precision, bool profiled)
@@ -176,7 +178,7 @@ static void open_rank(uint32_t r, enum plm_precision precision, bool profiled)
   struct rank *rank = &gang.ranks[r];
   struct plm_model_config config = model_case_small(PLM_TRANSFORMER);
   config.hidden_size = 32;
-  config.num_hidden_layers = 4;
+  config.num_hidden_layers = 3;
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   *rank = (struct rank){
       .collective = {.place = {.rank = r, .ranks = gang.count, .group_size = gang.group_size},
