@@ -29,8 +29,7 @@ struct layout {
 
 static bool is_in(const struct plm_exchange *exchange, enum whose whose, uint32_t owner)
 {
-  const bool held = owner == PLM_OWNED_BY_ALL || owner == exchange->ranks->rank;
-  return whose == OF_ALL || held == (whose == OF_THIS_RANK);
+  return whose == OF_ALL || (owner == exchange->ranks->rank) == (whose == OF_THIS_RANK);
 }
 
 /* Copies the gradients of a bucket from the arena to a message, or back. */
