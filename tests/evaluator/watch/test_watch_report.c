@@ -12,6 +12,7 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
+#include "evaluator/labels/label_report.h"
 #include "evaluator/watch/watch_report.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -154,15 +155,18 @@ static bool find_scalar(const char *events, size_t size, const char *tag, float 
   return false;
 }
 
-/* Writes the scalars of a report into a new folder, and returns the bytes of its event file. */
-static char *board_of(const struct plm_watch_report *report, const char *name, size_t *size)
+/* Writes scalars, of a report or of a task's line, into a new folder, and returns the bytes of its
+ * event file. */
+static char *events_of(const struct plm_watch_report *report, const cJSON *line, const char *name,
+                       size_t *size)
 {
   const char *folder = scratch_path(name);
   struct plm_tensorboard *board;
   char path[PLM_PATH_SIZE] = "", *events;
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   assert_int_equal(plm_tensorboard_open(folder, -1, &board, NULL), PLM_OK);
-  plm_watch_report_board(report, board);
+  if (report != NULL) plm_watch_report_board(report, board);
+  if (line != NULL) plm_watch_task_board(120, line, board);
   DIR *directory = opendir(folder);
   assert_non_null(directory);
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
@@ -172,6 +176,11 @@ static char *board_of(const struct plm_watch_report *report, const char *name, s
   assert_int_equal(plm_file_read(path, 1 << 20, &events, size, NULL), PLM_OK);
   plm_tensorboard_close(board); /* only now: it is shown while the evaluator runs */
   return events;
+}
+
+static char *board_of(const struct plm_watch_report *report, const char *name, size_t *size)
+{
+  return events_of(report, NULL, name, size);
 }
 
 static void each_scalar_has_its_own_value(void **state)
@@ -271,6 +280,113 @@ static void a_set_without_a_result_says_why(void **state)
   assert_string_equal(captured_end(), "t: warning: step 120 refseq test: it has other labels\n");
 }
 
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+static const char probe[] =
+    "{\"v\":1,\"step\":120,\"set\":\"stability\",\"layer\":\"layers.1\",\"alpha\":10,"
+    "\"predictions\":11,\"assays\":12,\"trained\":13,\"tested\":14,\"heads\":15,\"heads_used\":16,"
+    "\"spearman\":0.5,\"rmse\":0.25,\"r2\":null,\"low\":{\"spearman\":0.4},"
+    "\"baseline\":{\"spearman\":0.125,\"rmse\":null,\"words\":\"x\"},"
+    "\"seconds\":17,\"lag_steps\":18,\"time\":19}";
+
+/* Measures are scalars, and other numbers are not. */
+static void the_measures_of_a_task_are_scalars(void **state)
+{
+  (void)state;
+  static const char *const others[] = {
+      "v",      "step",  "alpha",      "predictions",  "assays",        "trained",
+      "tested", "heads", "heads_used", "seconds",      "lag_steps",     "time",
+      "layer",  "r2",    "low",        "low/spearman", "baseline/rmse", "baseline/words"};
+  cJSON *line = cJSON_Parse(probe);
+  size_t size;
+  float value;
+  char tag[96], *events = events_of(NULL, line, "task", &size);
+  assert_true(find_scalar(events, size, "stability/spearman", &value) && value == 0.5f);
+  assert_true(find_scalar(events, size, "stability/rmse", &value) && value == 0.25f);
+  assert_true(find_scalar(events, size, "stability/baseline/spearman", &value) && value == 0.125f);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    snprintf(tag, sizeof tag, "stability/%s", others[i]);
+    if (find_scalar(events, size, tag, &value)) fail_msg("%s is a scalar", tag);
+  }
+  plm_watch_task_board(120, line, NULL);
+  free(events);
+  cJSON_Delete(line);
+}
+
+static void the_log_has_the_measures_of_a_task(void **state)
+{
+  (void)state;
+  cJSON *lines[] = {cJSON_Parse(probe),
+                    cJSON_Parse("{\"step\":120,\"set\":\"contacts\",\"p_at_l\":0.75,\"time\":2}"),
+                    cJSON_Parse("{\"step\":120,\"set\":\"dms\",\"spearman\":null,\"assays\":2}")};
+  static const char *const expected[] = {
+      "t: step 120 stability: spearman 0.5000 (composition 0.1250), rmse 0.2500\n",
+      "t: step 120 contacts: p_at_l 0.7500\n", "t: step 120 dms: no measure exists\n"};
+  plm_log_init("t", PLM_LOG_INFO);
+  for (int i = 0; i < 3; i++) {
+    captured_begin(STDERR_FILENO);
+    plm_watch_task_log(120, lines[i]);
+    assert_string_equal(captured_end(), expected[i]);
+    cJSON_Delete(lines[i]);
+  }
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+/* The measures of a model that predicts labels, in place of those of a language model. */
+static void labels_have_their_own_measures(void **state)
+{
+  (void)state;
+  const struct plm_label_result labels = {
+      .task = PLM_TASK_REGRESSION, .loss = 0.75, .labels = 9};
+  struct plm_evaluation_result result = distinct();
+  struct plm_text words = {0};
+  char expected[500];
+  size_t size;
+  float value;
+  result.labels = &labels;
+  const struct plm_held_out set = {.set = "refseq", .split = PLM_SPLIT_TEST};
+  struct plm_watch_report report = report_of(&result);
+  report.held_out = &set;
+  char *events = board_of(&report, "labels", &size);
+  assert_true(find_scalar(events, size, "refseq/test/loss", &value) && value == 0.75f);
+  assert_false(find_scalar(events, size, "refseq/test/perplexity", &value));
+  free(events);
+  plm_label_report_words(&labels, &words);
+  snprintf(expected, sizeof expected, "t: step 120 refseq test: %s\n", words.data);
+  plm_text_deinit(&words);
+  plm_log_init("t", PLM_LOG_INFO);
+  captured_begin(STDERR_FILENO);
+  plm_watch_report_log(&report);
+  assert_string_equal(captured_end(), expected);
+}
+
+/* ---- the table of settings ------------------------------------------------------------------- */
+
+/* It is only a convenience, so a failure is a warning. */
+static void settings_that_cannot_be_written_are_a_warning(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  const struct plm_held_out_list list = {.items = {own}, .count = 1};
+  const char *none = scratch_path("none/at/all");
+  assert_int_equal(plm_config_load_text("version: 1\n", 11, &config, NULL), PLM_OK);
+  plm_log_init("t", PLM_LOG_INFO);
+  captured_begin(STDERR_FILENO);
+  plm_watch_report_settings(&config, &list, none);
+  assert_non_null(strstr(captured_end(), "t: warning: TensorBoard has no table of the settings: "));
+  captured_begin(STDERR_FILENO);
+  plm_watch_report_complete(none);
+  assert_non_null(strstr(captured_end(), "t: warning: TensorBoard shows the run as running: "));
+  const char *folder = scratch_path("settings");
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  captured_begin(STDERR_FILENO);
+  plm_watch_report_settings(&config, &list, folder);
+  plm_watch_report_complete(folder);
+  assert_string_equal(captured_end(), "");
+  plm_config_deinit(&config);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -280,6 +396,10 @@ int main(void)
       cmocka_unit_test(each_scalar_has_its_own_value),
       cmocka_unit_test(the_log_has_one_line),
       cmocka_unit_test(a_set_without_a_result_says_why),
+      cmocka_unit_test(the_measures_of_a_task_are_scalars),
+      cmocka_unit_test(the_log_has_the_measures_of_a_task),
+      cmocka_unit_test(labels_have_their_own_measures),
+      cmocka_unit_test(settings_that_cannot_be_written_are_a_warning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
