@@ -2,6 +2,7 @@
  * which is stopped and resumed ends with the same weights, and how it ends otherwise. */
 #include "trainer/trainer.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/log/log.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/done.h"
 #include "common/run/stop.h"
@@ -50,6 +52,26 @@ static void make_scene(struct scene *scene, const char *trainer, const char *mor
            scene->run, LENGTH, STEP_CHUNKS * LENGTH, LENGTH, trainer, more);
   if (plm_config_load_text(yaml, strlen(yaml), &scene->config, &error) != PLM_OK)
     fail_msg("%s", error.what);
+}
+
+/* ---- what other ranks would be told ---------------------------------------------------------- */
+
+static struct plm_text told;
+
+static void note(struct plm_collective *collective, const char *phase, uint64_t step, bool patient)
+{
+  (void)collective;
+  plm_text_printf(&told, "%llu %s%s\n", (unsigned long long)step, phase,
+                  patient ? ", patient" : "");
+}
+
+/* From here on the notes of this only rank are kept. */
+static void listen(struct scene *scene)
+{
+  static struct plm_collective noting;
+  noting = *plm_collective_single();
+  noting.note = note;
+  scene->ranks.collective = &noting;
 }
 
 /* ---- what happens in certain steps ----------------------------------------------------------- */
@@ -103,6 +125,7 @@ static void close_trainer(struct scene *scene)
 {
   plm_trainer_close(&scene->trainer);
   if (scene->packer != 0) packers_stop(scene->packer, SIGKILL);
+  plm_text_deinit(&told);
 }
 
 /* Opens, runs and closes; stops at a decision. */
@@ -207,6 +230,14 @@ static bool has_endpoint(const struct scene *scene, const char *key)
 
 /* ---- a run, and one that is stopped and resumed ---------------------------------------------- */
 
+/* While a rank waits for the disk, the others wait without a limit. */
+#define STEP(step) step " waiting for chunks\n" step " computing\n"
+#define SNAPSHOT(step) \
+  step " waiting for the writer of checkpoints, patient\n" step " collecting a checkpoint\n"
+static const char notes[] = SNAPSHOT("0") STEP("0") STEP("1") SNAPSHOT("2")
+    STEP("2") "3 writing a profile, patient\n" STEP("3") SNAPSHOT("4") STEP("4") STEP("5")
+        SNAPSHOT("6") "6 writing a checkpoint, patient\n";
+
 static const char settings[] =
     "steps: 6, ema: 0.9, checkpoint: {every: 2, keep_last: 9}, profile: {steps: 2-3}";
 static struct scene whole; /* it stays for the tests below */
@@ -216,6 +247,7 @@ static void a_run_from_beginning_to_end(void **state)
   (void)state;
   struct plm_error error;
   struct plm_done done;
+  listen(&whole);
   assert_int_equal(open_trainer(&whole, 0, &error), PLM_OK);
   struct plm_trainer *trainer = &whole.trainer;
   assert_true(has_endpoint(&whole, "feed") && has_endpoint(&whole, "announcements"));
@@ -228,6 +260,7 @@ static void a_run_from_beginning_to_end(void **state)
   assert_int_equal(trainer->state.cursor.chunks, 6 * STEP_CHUNKS);
   assert_true(trainer->last_step_s > 0);
   const uint64_t tokens = trainer->state.tokens;
+  assert_string_equal(told.data, notes);
   close_trainer(&whole);
   assert_false(has_endpoint(&whole, "feed") || has_endpoint(&whole, "announcements"));
   assert_int_equal(plm_done_read(whole.run, &done, NULL), PLM_OK);
@@ -241,6 +274,9 @@ static void a_run_from_beginning_to_end(void **state)
     assert_true(number(line, "step") == i + 1);
     assert_true(0 < number(line, "loss") && number(line, "loss") < 5);
     assert_true(number(line, "skipped_updates") == 0);
+    const struct plm_learning_rates rates = plm_optimizer_rates(&whole.config.trainer, (uint64_t)i);
+    assert_true(fabs(number(line, "lr_head") / rates.of[PLM_GROUP_HEAD] - 1) < 1e-6);
+    assert_true(number(line, "mask_rate") == 0.15);
     assert_true(number(line, "step_ms") >= number(line, "data_wait_ms"));
     assert_true(number(line, "data_wait_ms") > 0);
     if (i % 2 == 1 || i == 0) assert_true(number(line, "checkpoint_ms") > 0);
@@ -249,7 +285,14 @@ static void a_run_from_beginning_to_end(void **state)
   assert_true(number(cJSON_GetArrayItem(lines, 5), "tokens") == (double)tokens);
   cJSON_Delete(lines);
   says(&whole, "complete at step 6\n");
-  says(&whole, "the run trains on corpus ");
+  struct plm_run_corpus pinned;
+  char hex[PLM_HASH_HEX_SIZE], expected[200];
+  assert_int_equal(plm_run_corpus_read(whole.run, &pinned, NULL), PLM_OK);
+  assert_true(plm_hash_equal(pinned.fingerprint, pinned.root));
+  plm_hash_to_hex(pinned.fingerprint, hex);
+  snprintf(expected, sizeof expected,
+           "the run trains on corpus %s, which its first packer serves\n", hex);
+  says(&whole, expected);
 }
 
 /* The events of the profiled steps, with their tracks. */
@@ -375,6 +418,7 @@ static void open_labelled(struct scene *scene, const char *trainer)
   scene->packer = packers_start(labelled_corpus, feed, keys, log);
   const struct plm_fingerprints none = {0};
   plm_stop_requested = 0;
+  listen(scene);
   captured_begin(STDERR_FILENO);
   const plm_status status =
       plm_trainer_open(&scene->trainer, &scene->config, &scene->ranks, &none, &error);
@@ -391,6 +435,8 @@ static void a_run_predicts_classes(void **state)
   static const char *const names[] = {"Alpha", "Beta", "Ga\xce\xbcma"};
   open_labelled(&scene, "steps: 2, objective: classification, labels: [family], "
                         "class_weights: balanced");
+  assert_string_equal(told.data, "0 waiting for a packer, which knows the labels, patient\n"
+                                 "0 starting\n");
   const struct plm_trainer *trainer = &scene.trainer;
   const struct plm_label_column *column = &trainer->label_schemas.schemas[0]->columns[1];
   assert_string_equal(column->name, "family");
