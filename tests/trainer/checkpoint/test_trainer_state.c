@@ -152,12 +152,21 @@ static void grace_is_judged_by_the_last_step(void **unused)
   assert_true(plm_grace_is_short(&grace)); /* 1 + 30 left */
   grace.last_step_s = 30;
   assert_false(plm_grace_is_short(&grace)); /* 1 + 20 */
+  grace.since_stop_s = 5;
+  assert_false(plm_grace_is_short(&grace)); /* 5 + 20, the whole time */
+  grace.since_stop_s = 5.5;
+  assert_true(plm_grace_is_short(&grace));
+  grace.since_stop_s = 1;
   grace.publish_s = 6;
   assert_true(plm_grace_is_short(&grace)); /* and writing the checkpoint */
   grace = (struct plm_grace){.limit_s = 25, .step_s = 10, .done = 1, .total = 4};
   assert_true(plm_grace_is_short(&grace)); /* the first step is judged by its own pace: 30 left */
   grace.done = 2;
   assert_false(plm_grace_is_short(&grace));
+  grace = (struct plm_grace){.limit_s = 25, .step_s = 10, .total = 4};
+  assert_false(plm_grace_is_short(&grace)); /* nothing is known of its pace */
+  grace = (struct plm_grace){.limit_s = 25, .since_stop_s = 25, .step_s = 30, .last_step_s = 20};
+  assert_false(plm_grace_is_short(&grace)); /* it should have ended: never less than 0 left */
 }
 
 /* The same sums on another number of ranks are exact, unless each rank rounds its own. */
