@@ -273,6 +273,32 @@ static void memory_is_known_before(void **state)
   assert_int_equal(bytes[3] - bytes[1], scratch[3] - scratch[1]);
 }
 
+/* Muon is for hidden matrices that are no adapters. */
+static void which_parameters_muon_updates(void **state)
+{
+  (void)state;
+  struct machine machine = {0};
+  open_machine(&machine, "name: muon");
+  struct plm_config_trainer adamw = machine.config.trainer;
+  const struct plm_config_trainer *muon = &machine.config.trainer;
+  adamw.optimizer.name = PLM_OPTIMIZER_ADAMW;
+  const struct plm_parameter hidden = {.group = PLM_GROUP_HIDDEN, .ndim = 2};
+  struct plm_parameter other = hidden;
+  assert_true(plm_optimizer_is_muon(muon, &hidden));
+  assert_false(plm_optimizer_is_muon(&adamw, &hidden));
+  other.ndim = 1;
+  assert_false(plm_optimizer_is_muon(muon, &other));
+  for (int group = 0; group < PLM_GROUP_COUNT; group++) {
+    other = hidden;
+    other.group = (enum plm_parameter_group)group;
+    assert_int_equal(plm_optimizer_is_muon(muon, &other), group == PLM_GROUP_HIDDEN);
+  }
+  other = hidden;
+  other.adapter = 1;
+  assert_false(plm_optimizer_is_muon(muon, &other));
+  close_machine(&machine);
+}
+
 static struct plm_muon_matrix asked[64];
 static size_t asked_count;
 
@@ -345,6 +371,7 @@ int main(void)
       cmocka_unit_test(tensors_cover_the_state),
       cmocka_unit_test(memory_is_known_before),
       cmocka_unit_test(memory_is_for_what_is_held),
+      cmocka_unit_test(which_parameters_muon_updates),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
