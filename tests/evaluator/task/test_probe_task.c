@@ -10,7 +10,6 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
-#include "common/base/numbers/philox.h"
 #include "common/base/text/json.h"
 #include "common/base/text/text.h"
 #include "common/cli/task_options.h"
@@ -18,11 +17,11 @@
 #include "evaluator/contacts/contacts_command.h"
 #include "evaluator/probe/probe_report.h"
 #include "evaluator/task/task.h"
-#include "tests/support/cases/inference_case.h"
+#include "tests/support/cases/task_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
-enum { ROWS = 30, PROTEINS = 4, LENGTH = 32, L = 64 };
+enum { ROWS = 30, PROTEINS = 4 };
 
 static char models[2][PLM_PATH_SIZE], table[PLM_PATH_SIZE], proteins[PLM_PATH_SIZE];
 
@@ -342,68 +341,14 @@ static void contacts_that_are_refused(void **state)
   refused(contacts_line(1, ""), PLM_FORMAT, "20");
 }
 
-/* ---- what they read -------------------------------------------------------------------------- */
-
-static void write_models(void)
-{
-  for (int m = 0; m < 2; m++) {
-    struct inference_case c;
-    snprintf(models[m], sizeof models[m], "%s", scratch_path(m == 0 ? "one" : "two"));
-    inference_case_open(&c, m == 0 ? PLM_TRANSFORMER : PLM_UNET, PLM_OBJECTIVE_MLM,
-                        PLM_TOKENIZER_ESM, L, 1);
-    inference_case_save(&c, models[m]);
-    inference_case_close(&c);
-  }
-}
-
-static void put_sequence(struct plm_text *text, uint32_t i)
-{
-  for (uint32_t t = 0; t < LENGTH; t++)
-    plm_text_printf(text, "%c", "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, i, t, 0).w[0] % 20]);
-}
-
-static void write_table(void)
-{
-  struct plm_text text = {0};
-  plm_text_puts(&text, "sequence,y,part\n");
-  for (uint32_t i = 0; i < ROWS; i++) {
-    put_sequence(&text, i);
-    plm_text_printf(&text, ",%.3f,%s\n", plm_philox_unit(plm_philox(9, i, 0, 0).w[0]) - 0.5,
-                    i % 3 == 2 ? "test" : "train");
-  }
-  snprintf(table, sizeof table, "%s", scratch_path("table.csv"));
-  scratch_write(table, text.data, text.length);
-  plm_text_deinit(&text);
-}
-
-static void write_proteins(void)
-{
-  snprintf(proteins, sizeof proteins, "%s", scratch_path("proteins"));
-  assert_int_equal(plm_directory_make(proteins, NULL), PLM_OK);
-  for (uint32_t p = 0; p < PROTEINS; p++) {
-    struct plm_text text = {0};
-    char name[64];
-    plm_text_puts(&text, ">p\n");
-    put_sequence(&text, 100 + p);
-    snprintf(name, sizeof name, "proteins/p%u.fasta", p);
-    scratch_write(scratch_path(name), text.data, text.length);
-    plm_text_clear(&text);
-    for (uint32_t i = 1; i <= LENGTH; i++)
-      for (uint32_t j = i + 1; j <= LENGTH; j++)
-        if (plm_philox(3, i, j, p).w[0] % 5 == 0) plm_text_printf(&text, "%u %u\n", i, j);
-    snprintf(name, sizeof name, "proteins/p%u.contacts", p);
-    scratch_write(scratch_path(name), text.data, text.length);
-    plm_text_deinit(&text);
-  }
-}
-
 static int setup(void **state)
 {
   (void)state;
   plm_log_init("t", PLM_LOG_WARNING);
-  write_models();
-  write_table();
-  write_proteins();
+  task_files_model("one", PLM_TRANSFORMER, 0, models[0]);
+  task_files_model("two", PLM_UNET, 0, models[1]);
+  task_files_table("table.csv", ROWS, table);
+  task_files_proteins("proteins", PROTEINS, proteins);
   return 0;
 }
 
