@@ -1,10 +1,25 @@
-/* `up --find-lr`: which ranges and numbers of steps it takes, and the configuration of its test. */
+/* `up --find-lr`: which ranges and numbers of steps it takes, the configuration of its test, and
+ * what becomes of the test, whose run is a script here. */
 #include "stages/commands/find_lr.h"
 
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include <cjson/cJSON.h>
+
+#include "common/base/files/file.h"
+#include "common/base/text/strict_json.h"
+#include "common/run/stop.h"
+#include "stages/views/rate_range.h"
+#include "tests/support/cases/command_case.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct plm_option options[] = {
     {0, "lr-range", "LOW:HIGH", ""}, {0, "lr-steps", "N", ""}, {0, NULL, NULL, NULL}};
@@ -171,13 +186,255 @@ static void rounding_does_not_exceed_the_limit(void **state)
   }
 }
 
+/* ---- the test -------------------------------------------------------------------------------- */
+
+enum { STEPS = 12 };
+
+static char folder[PLM_PATH_SIZE], file[PLM_PATH_SIZE];
+
+/* A folder with a configuration, whose run would be FOLDER/runs/a, and the program: it says how it
+ * was started, writes the lines as metrics, and goes on with these words of the shell. */
+static void begin(const char *lines, const char *then)
+{
+  char yaml[PLM_PATH_SIZE + 200], script[1000];
+  scratch_run(folder);
+  assert_int_equal(chdir(folder), 0);
+  assert_int_equal(plm_path_join(file, folder, "its.yaml", NULL), PLM_OK);
+  snprintf(yaml, sizeof yaml,
+           "run: runs/a\ncorpus: %s\ntrainer: {optimizer: {lr_hidden: 0.5, lr_embed: 0.25, "
+           "lr_head: 1, lr_scalar: 2}}\n",
+           scratch_path("corpus.0"));
+  scratch_write(file, yaml, strlen(yaml));
+  scratch_write("lines", lines, strlen(lines));
+  snprintf(script, sizeof script,
+           "#!/bin/sh\nfor i; do echo \"$i\"; done >words\ncp \"$2\" used.yaml\n"
+           "echo \"${PLM_TRAINER_STEPS-unset}\" >variable\n"
+           "cp lines \"$(dirname \"$2\")/trainer.jsonl\"\n%s\n",
+           then);
+  command_case_program("plm-pipeline", script);
+}
+
+/* The rate of a step rises to 0.5 by sqrt(2) at each; the smoothed loss is what the range itself
+ * makes of these losses. */
+static char *lines_of(const double *losses, size_t count, struct plm_rate_range *range)
+{
+  static char lines[STEPS * 100];
+  size_t used = 0;
+  lines[0] = '\0';
+  for (size_t i = 0; i < count; i++) {
+    const double rate = 0.5 / pow(2, (double)(STEPS - 1 - i) / 2);
+    used += (size_t)snprintf(lines + used, sizeof lines - used,
+                             "{\"step\":%zu,\"lr_hidden\":%.17g,\"loss\":%.17g}\n", i + 1, rate,
+                             losses[i]);
+    if (range != NULL) plm_rate_range_add(range, rate, losses[i]);
+  }
+  return lines;
+}
+
+static const double falling[STEPS] = {5, 5, 5, 4, 3, 3, 2.5, 2, 2, 3, 4, 5};
+
+static char *contents(const char *name)
+{
+  static char kept[4][1 << 13];
+  static unsigned next;
+  char *text;
+  size_t size;
+  assert_int_equal(plm_file_read(name, sizeof kept[0] - 1, &text, &size, NULL), PLM_OK);
+  char *copy = strcpy(kept[next++ % 4], text);
+  free(text);
+  return copy;
+}
+
+/* Nothing is left of the test's folder, and the run's was not made. */
+static void expect_nothing_left(void)
+{
+  char path[PLM_PATH_SIZE];
+  struct dirent **entries;
+  assert_int_equal(plm_path_join(path, folder, "runs", NULL), PLM_OK);
+  const int count = scandir(path, &entries, NULL, alphasort);
+  assert_int_equal(count, 2);
+  for (int i = 0; i < count; i++) free(entries[i]);
+  free(entries);
+}
+
+static void json_has_every_step_and_the_suggestions(void **state)
+{
+  (void)state;
+  struct plm_rate_range range = {0};
+  struct plm_rate_suggestion found = {0};
+  begin(lines_of(falling, STEPS, &range), "exit 0");
+  assert_true(plm_rate_range_suggest(&range, &found));
+  assert_int_equal(setenv("PLM_TRAINER_STEPS", "60", 1), 0);
+  assert_int_equal(
+      COMMAND("up", file, "--find-lr", "--lr-range", "0.001:0.5", "--lr-steps", "12", "--json"), 0);
+  assert_int_equal(unsetenv("PLM_TRAINER_STEPS"), 0);
+  cJSON *json = plm_json_line(command_out);
+  const cJSON *rates = cJSON_GetObjectItem(json, "lr_hidden"),
+              *losses = cJSON_GetObjectItem(json, "smoothed_loss");
+  assert_int_equal(cJSON_GetArraySize(rates), STEPS);
+  assert_int_equal(cJSON_GetArraySize(losses), STEPS);
+  for (int i = 0; i < STEPS; i++) {
+    assert_float_equal(cJSON_GetArrayItem(rates, i)->valuedouble, range.rates[i], 1e-12);
+    assert_float_equal(cJSON_GetArrayItem(losses, i)->valuedouble, range.smoothed[i], 1e-12);
+  }
+  assert_true(cJSON_IsFalse(cJSON_GetObjectItem(json, "diverged")));
+  assert_float_equal(cJSON_GetObjectItem(json, "steepest_descent")->valuedouble, found.steepest,
+                     1e-12);
+  assert_float_equal(cJSON_GetObjectItem(json, "minimum_tenth")->valuedouble, found.tenth, 1e-12);
+  cJSON_Delete(json);
+  plm_rate_range_deinit(&range);
+  expect_nothing_left();
+}
+
+/* A run of its own with the rates of the test, ports of its own, and no setting of the
+ * environment. */
+static void the_test_is_a_run_of_its_own(void **state)
+{
+  (void)state;
+  begin(lines_of(falling, STEPS, NULL), "exit 0");
+  assert_int_equal(setenv("PLM_TRAINER_STEPS", "60", 1), 0);
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-range", "0.001:0.5", "--lr-steps", "12"),
+                   0);
+  assert_int_equal(unsetenv("PLM_TRAINER_STEPS"), 0);
+  assert_string_equal(contents("variable"), "unset\n");
+  const char *words = contents("words");
+  char expected[2 * PLM_PATH_SIZE];
+  snprintf(expected, sizeof expected, "up\n%s/runs/a.find-lr-", folder);
+  assert_int_equal(strncmp(words, expected, strlen(expected)), 0);
+  const char *rest = words + strlen(expected) + 6;
+  static const char after[] = "/find-lr.yaml\ntrainer\npacker\n--quiet\n--set\nnetwork.feed=";
+  assert_int_equal(strncmp(rest, after, strlen(after)), 0);
+  const char *yaml = contents("used.yaml");
+  snprintf(expected, sizeof expected, "run: %.*s\n", (int)strcspn(words + 3, "\n") - 13, words + 3);
+  assert_non_null(strstr(yaml, expected));
+  assert_non_null(strstr(yaml, "  steps: 12\n"));
+  static const char said[] =
+      "training 12 steps while lr_hidden grows from 0.001 to 0.5; nothing is "
+      "written into the run's folder\n";
+  assert_non_null(strstr(command_err, said));
+  expect_nothing_left();
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12", "--quiet"), 0);
+  assert_string_equal(command_err, "");
+}
+
+/* A curve, and the rates of all groups in the ratio that the configuration gives. */
+static void people_see_a_curve_and_settings(void **state)
+{
+  (void)state;
+  struct plm_rate_range range = {0};
+  struct plm_rate_suggestion found = {0};
+  begin(lines_of(falling, STEPS, &range), "exit 0");
+  assert_true(plm_rate_range_suggest(&range, &found));
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12"), 0);
+  char expected[1000];
+  const double s = found.steepest, t = found.tenth;
+  snprintf(expected, sizeof expected,
+           "steepest descent: %.2g\n  --set trainer.optimizer.lr_hidden=%.2g --set "
+           "trainer.optimizer.lr_embed=%.2g --set trainer.optimizer.lr_head=%.2g --set "
+           "trainer.optimizer.lr_scalar=%.2g\n"
+           "a tenth of the rate with the least loss: %.2g\n  --set "
+           "trainer.optimizer.lr_hidden=%.2g --set trainer.optimizer.lr_embed=%.2g --set "
+           "trainer.optimizer.lr_head=%.2g --set trainer.optimizer.lr_scalar=%.2g\n",
+           s, s, s / 2, 2 * s, 4 * s, t, t, t / 2, 2 * t, 4 * t);
+  const char *settings = strstr(command_out, "steepest");
+  assert_non_null(settings);
+  assert_string_equal(settings, expected);
+  static const char curve[] = "          loss over lr_hidden  - smoothed\n   4.929 |⠉⠉⠉⠉";
+  assert_int_equal(strncmp(command_out, curve, strlen(curve)), 0);
+  snprintf(expected, sizeof expected, "\n          0.0110485%58s0.5\n", "");
+  assert_non_null(strstr(command_out, expected)); /* 80 columns */
+  size_t rows = 0;
+  for (const char *c = command_out; (c = strchr(c, '|')) != NULL; c++) rows++;
+  assert_int_equal(rows, 13);
+  plm_rate_range_deinit(&range);
+}
+
+/* Not even a test that would go on: it is stopped. What it has shown counts, and so do the lines
+ * that were written at its end. */
+static void a_loss_that_diverges_ends_the_test(void **state)
+{
+  (void)state;
+  double losses[STEPS];
+  memcpy(losses, falling, sizeof losses);
+  losses[10] = 1000;
+  begin(lines_of(losses, 11, NULL), "trap 'echo asked >asked; exit 9' INT\n"
+                                    "for i in $(seq 6000); do sleep 0.01; done");
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12"), 0);
+  assert_non_null(strstr(command_out, "\nthe loss diverged after 11 of 12 steps\nsteepest "));
+  assert_string_equal(contents("asked"), "asked\n");
+  begin(lines_of(losses, 11, NULL), "exit 9");
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12", "--json"), 0);
+  assert_non_null(strstr(command_out, "\"diverged\":true,\"steepest_descent\":"));
+  expect_nothing_left();
+}
+
+static void a_loss_that_never_falls_suggests_nothing(void **state)
+{
+  (void)state;
+  static const double rising[STEPS] = {1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2, 2.1};
+  static const char said[] = "plm-pipeline: the loss never fell, so that no learning rate is "
+                             "suggested\n";
+  begin(lines_of(rising, STEPS, NULL), "exit 0");
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12", "--quiet"), 1);
+  assert_int_equal(strncmp(command_err, said, strlen(said)), 0);
+  assert_null(strstr(command_out, "steepest"));
+  assert_null(strstr(command_out, "diverged"));
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12", "--json"), 0);
+  assert_null(strstr(command_out, "steepest"));
+  begin("", "exit 0"); /* not even a step */
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--json"), 0);
+  assert_string_equal(command_out, "{\"lr_hidden\":[],\"smoothed_loss\":[],\"diverged\":false}\n");
+}
+
+static void a_failure_is_told_with_what_was_printed(void **state)
+{
+  (void)state;
+  begin(lines_of(falling, 3, NULL), "echo 'why it failed'\nexit 5");
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--quiet"), 1);
+  assert_string_equal(command_err, "why it failed\nplm-pipeline: the test failed after 3 steps "
+                                   "(exit code 5); the lines above say why\n");
+  expect_nothing_left();
+}
+
+/* Nothing is started without a folder for it. */
+static void a_folder_that_cannot_be_made_is_an_error(void **state)
+{
+  (void)state;
+  begin("", "exit 0");
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--set", "run=its.yaml/a"), 1);
+  assert_non_null(strstr(command_err, "its.yaml"));
+  assert_false(plm_file_exists("words"));
+}
+
+static void a_signal_ends_the_test(void **state)
+{
+  (void)state;
+  begin(lines_of(falling, 3, NULL), "kill -TERM $PPID\ntrap 'exit 0' TERM\n"
+                                    "for i in $(seq 6000); do sleep 0.01; done");
+  assert_int_equal(COMMAND("up", file, "--find-lr", "--quiet"), 143);
+  assert_non_null(strstr(command_err, "; no learning rate was found\n"));
+  plm_stop_requested = 0;
+  expect_nothing_left();
+}
+
 int main(void)
 {
+  static const struct written_corpus small = {.documents = {20, 20}, .longest = 10};
+  unsetenv("PLM_CONFIG");
+  written_corpora(1, &small);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranges_and_steps_have_bounds),
       cmocka_unit_test(the_test_has_its_own_configuration),
       cmocka_unit_test(rates_have_a_limit),
       cmocka_unit_test(rounding_does_not_exceed_the_limit),
+      cmocka_unit_test(json_has_every_step_and_the_suggestions),
+      cmocka_unit_test(the_test_is_a_run_of_its_own),
+      cmocka_unit_test(people_see_a_curve_and_settings),
+      cmocka_unit_test(a_loss_that_diverges_ends_the_test),
+      cmocka_unit_test(a_loss_that_never_falls_suggests_nothing),
+      cmocka_unit_test(a_failure_is_told_with_what_was_printed),
+      cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error),
+      cmocka_unit_test(a_signal_ends_the_test),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,16 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "common/base/log/log.h"
 #include "stages/commands/command.h"
 #include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
-enum { WORDS = 64, LIMIT_MS = 60000 };
+enum { WORDS = 256, LIMIT_MS = 60000 };
 
-const char *command_out = "", *command_err = "";
+const char *command_out = "", *command_err = "", *command_programs = "/nowhere";
 
 /* Ends as the program would, which prints the error. */
 static int call(const char *const *words)
@@ -32,7 +34,7 @@ static int call(const char *const *words)
   }
   plm_status status = plm_arguments_parse(argc, argv, command->options, &arguments, &error);
   if (status == PLM_OK) {
-    status = plm_command_run(command, &arguments, "/nowhere", &error);
+    status = plm_command_run(command, &arguments, command_programs, &error);
     plm_arguments_deinit(&arguments);
   }
   if (status != PLM_OK && error.what[0] != '\0') plm_error_print("plm-pipeline", &error);
@@ -47,6 +49,30 @@ int command_case(const char *const *words)
   command_err = captured_end();
   command_out = captured_end();
   return code;
+}
+
+void command_case_program(const char *name, const char *script)
+{
+  static char programs[PLM_PATH_SIZE];
+  char path[PLM_PATH_SIZE];
+  if (programs[0] == '\0') scratch_run(programs);
+  PLM_ASSERT(plm_path_join(path, programs, name, NULL) == PLM_OK);
+  scratch_write(path, script, strlen(script));
+  PLM_ASSERT(chmod(path, 0755) == 0);
+  command_programs = programs;
+}
+
+bool command_case_says(const char *text)
+{
+  struct stat info;
+  for (int waited = 0; waited < LIMIT_MS; waited += 10) {
+    /* before the call it may be a pipe, from which reading would wait */
+    if (fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode) &&
+        scratch_appears("/proc/self/fd/2", text, 0))
+      return true;
+    usleep(10000);
+  }
+  return false;
 }
 
 /* What arrives at the other side of a terminal until a mark, which is written last. */

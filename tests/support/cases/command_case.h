@@ -3,15 +3,26 @@
 #ifndef PLM_TESTS_SUPPORT_CASES_COMMAND_CASE_H
 #define PLM_TESTS_SUPPORT_CASES_COMMAND_CASE_H
 
+#include <stdbool.h>
+
 /* What the last call printed, valid until the next one. */
 extern const char *command_out, *command_err;
 
-/* Calls the command that words[0] names with the others as its arguments; a NULL ends them. The
- * stages have no programs. Returns the exit code. */
+/* The folder of the programs that commands start: none, until a test writes one. */
+extern const char *command_programs;
+/* Makes the program (plm-pipeline or that of a stage) this script, for all calls from now on. */
+void command_case_program(const char *name, const char *script);
+
+/* Calls the command that words[0] names with the others as its arguments; a NULL ends them. Returns
+ * the exit code. */
 int command_case(const char *const *words);
 #define COMMAND(...) command_case((const char *const[]){__VA_ARGS__, NULL})
 
-/* The same with a terminal of so many columns as standard output. */
+/* For another thread: waits until the command that is being called has said this on its standard
+ * error. */
+bool command_case_says(const char *text);
+
+/* The same as COMMAND with a terminal of so many columns as standard output. */
 int command_case_on_terminal(unsigned short columns, const char *const *words);
 #define COMMAND_ON_TERMINAL(columns, ...) \
   command_case_on_terminal(columns, (const char *const[]){__VA_ARGS__, NULL})
