@@ -91,10 +91,7 @@ static plm_status find_output(struct sweep *sweep, struct plm_error *error)
 {
   const char *given = plm_arguments_get(sweep->context->arguments, "output");
   struct plm_config config;
-  if (given != NULL) {
-    if (given[0] == '\0') return plm_error_set(error, PLM_USAGE, "--output names no folder");
-    return plm_path_join(sweep->output, ".", given, error);
-  }
+  if (given != NULL) return plm_path_join(sweep->output, ".", given, error);
   PLM_TRY(load_run(sweep, 0, NULL, &config, error));
   const int length = snprintf(sweep->output, PLM_PATH_SIZE, "%s-sweep", config.run);
   plm_config_deinit(&config);
