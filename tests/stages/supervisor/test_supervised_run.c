@@ -1,0 +1,302 @@
+/* `up` and `join` with scripts as the programs of the stages: a run from its start to its end in
+ * the foreground and in the background, what it says, and how it ends. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/run/run.h"
+#include "common/run/run_failure.h"
+#include "tests/support/cases/command_case.h"
+#include "tests/support/cases/scripted_run.h"
+#include "tests/support/harness/scratch.h"
+
+/* The lines of `words` in the order of their stages. */
+static void was_started(const char *stage, const char *arguments)
+{
+  char line[4 * PLM_PATH_SIZE];
+  const char *words = scripted_contents("words");
+  snprintf(line, sizeof line, "%s -c %s/pipeline.yaml --run %s%s\n", stage, scripted_run,
+           scripted_run, arguments);
+  if (strstr(words, line) == NULL) fail_msg("\"%s\" is not in: %s", line, words);
+}
+
+/* ---- in the foreground ------------------------------------------------------------------------
+ */
+
+/* All instances are started and ready. The trainer ends, then the evaluator, then the packers are
+ * told to stop. */
+static void a_run_ends_when_it_is_complete(void **state)
+{
+  char value[512];
+  (void)state;
+  command_case_program("plm-trainer",
+                       BEGINS ALL_HAVE_BEGUN UNTIL_FOUR(" is ready ", "/proc/$PPID/fd/2") IS_DONE);
+  command_case_program("plm-evaluator", BEGINS ENDS_AFTERWARDS);
+  assert_int_equal(UP("--profile", "3-4"), 0);
+  was_started("trainer.0", " --set trainer.profile.steps=3-4");
+  was_started("evaluator.0", "");
+  was_started("packer.0", "");
+  was_started("packer.1", "");
+  assert_string_equal(scripted_contents("told"), "packer\npacker\n");
+  scripted_says("plm-pipeline: trainer.0 is ready (");
+  scripted_says("plm-pipeline: packer.1 is ready (");
+  scripted_says("\ntrainer.0   | a line\n");
+  scripted_says("\nevaluator.0 | a line\n");
+  scripted_says("\npacker.1    | a line\n");
+  scripted_says("plm-pipeline: the run is complete at step 20\n");
+  scripted_does_not_say("stop");
+  assert_string_equal(scripted_out, "");
+  assert_int_equal(plm_endpoint_read(scripted_run, "packers", value, NULL), PLM_NOT_FOUND);
+}
+
+static void quiet_runs_say_only_how_they_end(void **state)
+{
+  (void)state;
+  command_case_program("plm-trainer", BEGINS ALL_HAVE_BEGUN IS_DONE);
+  command_case_program("plm-evaluator", BEGINS ENDS_AFTERWARDS);
+  assert_int_equal(UP("-q"), 0);
+  assert_string_equal(scripted_err, "plm-pipeline: the run is complete at step 20\n");
+}
+
+/* One kind after the other. The endpoints of an earlier start are gone meanwhile. */
+static void signals_stop_it_in_order(void **state)
+{
+  static const struct {
+    const char *script;
+    int code;
+  } rows[] = {{BEGINS ALL_HAVE_BEGUN "kill -INT $PPID\n" STAYS, 130},
+              {BEGINS ALL_HAVE_BEGUN "kill -TERM $PPID\n" STAYS, 143},
+              {BEGINS ALL_HAVE_BEGUN "kill -HUP $PPID\n" STAYS, 143},
+              {BEGINS ALL_HAVE_BEGUN "kill -USR1 $PPID\n" STAYS, 143}};
+  char value[512];
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    command_case_program("plm-evaluator", rows[i].script);
+    assert_int_equal(plm_directory_make(scripted_run, NULL), PLM_OK);
+    assert_int_equal(plm_endpoint_write(scripted_run, "packers", "fatal", NULL), PLM_OK);
+    assert_int_equal(plm_endpoint_write(scripted_run, "feed", "of an earlier start", NULL), PLM_OK);
+    assert_int_equal(plm_endpoint_write(scripted_run, "evaluation_feed", "of an earlier one", NULL),
+                     PLM_OK);
+    scratch_write("words", "", 0);
+    unlink("told");
+    assert_int_equal(UP("--set", "seed=1"), rows[i].code);
+    assert_string_equal(scripted_contents("told"), "trainer\nevaluator\npacker\npacker\n");
+    scripted_says(
+        "plm-pipeline: stopping: the trainer saves a checkpoint, then the evaluator and the "
+        "packers "
+        "stop; a second signal kills them\n");
+    scripted_says("plm-pipeline: stopped before the first checkpoint\n");
+    assert_int_equal(plm_endpoint_read(scripted_run, "packers", value, NULL), PLM_NOT_FOUND);
+    assert_int_equal(plm_endpoint_read(scripted_run, "feed", value, NULL), PLM_NOT_FOUND);
+    assert_int_equal(plm_endpoint_read(scripted_run, "evaluation_feed", value, NULL),
+                     PLM_NOT_FOUND);
+  }
+}
+
+/* As under nohup. */
+static void a_signal_that_is_ignored_does_not_stop_it(void **state)
+{
+  (void)state;
+  command_case_program("plm-trainer", BEGINS ALL_HAVE_BEGUN "kill -HUP $PPID\n" IS_DONE);
+  command_case_program("plm-evaluator", BEGINS ENDS_AFTERWARDS);
+  assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+  const int code = UP("-q");
+  assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+  assert_int_equal(code, 0);
+}
+
+/* The trainer leaves a checkpoint when it is stopped. */
+static void a_stopped_run_says_how_it_continues(void **state)
+{
+  static const char trainer[] =
+      BEGINS ALL_HAVE_BEGUN "trap 'mkdir -p \"$run/checkpoints\"; "
+                            "ln -s step_00000007 \"$run/checkpoints/latest\"; exit 0' TERM\n"
+                            "kill -INT $PPID\nfor i in $(seq 6000); do sleep 0.01; done\n";
+  (void)state;
+  command_case_program("plm-trainer", trainer);
+  assert_int_equal(UP("--set", "seed=1"), 130);
+  scripted_says(
+      "plm-pipeline: stopped; `plm-pipeline up its.yaml` with the same --set will continue from "
+      "step 7\n");
+  scripted_run_begin(NULL);
+  command_case_program("plm-trainer", trainer);
+  assert_int_equal(scripted_call((const char *const[]){"up", "-c", "its.yaml", NULL}), 130);
+  scripted_says("`plm-pipeline up its.yaml` will continue from step 7\n");
+  scripted_run_begin(NULL);
+  command_case_program("plm-evaluator", BEGINS "kill -INT $PPID\n" STAYS);
+  assert_int_equal(UP("evaluator"), 130);
+  scripted_says(
+      "plm-pipeline: stopping: the stages end what they are doing; a second signal kills them\n");
+  scripted_says("plm-pipeline: stopped\n");
+  assert_string_equal(scripted_contents("told"), "evaluator\n");
+}
+
+static void a_second_signal_kills(void **state)
+{
+  (void)state;
+  command_case_program("plm-trainer",
+                       BEGINS ALL_HAVE_BEGUN "trap 'kill -INT $PPID' TERM\nkill -INT $PPID\n"
+                                             "for i in $(seq 6000); do sleep 0.01; done\n");
+  assert_int_equal(UP("--set", "seed=1"), 130);
+  scripted_says("plm-pipeline: second signal: killing all stages\n");
+  assert_string_equal(scripted_contents("told"), "");
+}
+
+/* Stages do not outlive their supervisor. What it has launched elsewhere is told by SIGUSR1. */
+static void stages_end_with_a_supervisor_that_is_killed(void **state)
+{
+  const char *const words[] = {"up", "its.yaml", "-q", "--launch", "trainer=env", NULL};
+  int status;
+  (void)state;
+  command_case_program("plm-trainer",
+                       BEGINS "trap 'echo launched >>told; exit 0' USR1\n" ALL_HAVE_BEGUN
+                              "kill -KILL $PPID\n" STAYS);
+  fflush(NULL);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) _exit(command_case(words));
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  assert_true(scratch_appears("told", "launched\n", SCRIPTED_LIMIT_MS));
+  assert_true(scratch_appears("told", "evaluator\n", SCRIPTED_LIMIT_MS));
+  for (int i = 0;
+       strlen(scripted_contents("told")) < strlen("launched\nevaluator\npacker\npacker\n"); i++) {
+    assert_true(i < SCRIPTED_LIMIT_MS);
+    usleep(1000);
+  }
+}
+
+/* The root cause, and the lines before it; the code of the run is that of the stage. */
+static void a_failure_ends_the_run(void **state)
+{
+  static struct plm_run_failure failure;
+  (void)state;
+  command_case_program("plm-trainer",
+                       BEGINS ALL_HAVE_BEGUN "echo 'plm-trainer: too bad'\nexit 2\n");
+  assert_int_equal(UP("--set", "seed=1"), 2);
+  scripted_says("plm-pipeline: failed: trainer.0 exited with ");
+  scripted_says("\n  | plm-trainer: a line\n  | plm-trainer: too bad\n  log: ");
+  scripted_says("/logs/trainer.0.log\n");
+  scripted_does_not_say("stopped");
+  scripted_does_not_say("complete");
+  assert_string_equal(scripted_contents("told"), "evaluator\npacker\npacker\n");
+  assert_true(plm_run_failure_read(scripted_run, &failure));
+  assert_int_equal(failure.exit_code, 2);
+  assert_string_equal(failure.stage, "trainer.0");
+  assert_non_null(strstr(failure.cause, "too bad"));
+}
+
+/* ---- what it waits for, and what it refuses ---------------------------------------------------
+ */
+
+/* Releases the lock once `up` says that it waits. */
+static void *release(void *lock)
+{
+  command_case_says("of an earlier `up` to end (process ");
+  plm_lock_release(lock);
+  return NULL;
+}
+
+/* `up evaluator`, while something else holds the lock of this role at first. */
+static int up_after(const char *role)
+{
+  int status;
+  fflush(NULL);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    struct plm_lock *lock;
+    pthread_t thread;
+    if (plm_lock_acquire(scripted_run, role, &lock, NULL) != PLM_OK ||
+        pthread_create(&thread, NULL, release, lock) != 0)
+      _exit(99);
+    const int code = COMMAND("up", "its.yaml", "evaluator");
+    pthread_join(thread, NULL);
+    scratch_write("err", command_err, strlen(command_err));
+    _exit(code);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  snprintf(scripted_err, sizeof scripted_err, "%s", scripted_contents("err"));
+  return WEXITSTATUS(status);
+}
+
+static void stages_of_an_earlier_one_are_waited_for(void **state)
+{
+  (void)state;
+  assert_int_equal(plm_directory_make(scripted_run, NULL), PLM_OK);
+  command_case_program("plm-evaluator", BEGINS "kill -INT $PPID\n" STAYS);
+  assert_int_equal(up_after("evaluator"), 130);
+  scripted_says("waiting for the evaluator of an earlier `up` to end (process ");
+  scripted_does_not_say("waiting for the trainer");
+}
+
+/* Of a stage that is not started here, they are gone unless somebody else runs it. */
+static void endpoints_of_others_are_kept(void **state)
+{
+  char value[512];
+  struct plm_lock *lock;
+  (void)state;
+  command_case_program("plm-evaluator", BEGINS "kill -INT $PPID\n" STAYS);
+  for (int running = 0; running < 2; running++) {
+    assert_int_equal(plm_directory_make(scripted_run, NULL), PLM_OK);
+    assert_int_equal(plm_endpoint_write(scripted_run, "feed", "tcp://127.0.0.1:1", NULL), PLM_OK);
+    assert_int_equal(plm_endpoint_write(scripted_run, "prometheus", "127.0.0.1:1", NULL), PLM_OK);
+    if (running) assert_int_equal(plm_lock_acquire(scripted_run, "trainer", &lock, NULL), PLM_OK);
+    const int code = UP("evaluator", "-q");
+    if (running) plm_lock_release(lock);
+    assert_int_equal(code, 130);
+    assert_int_equal(plm_endpoint_read(scripted_run, "feed", value, NULL),
+                     running ? PLM_OK : PLM_NOT_FOUND);
+    assert_int_equal(plm_endpoint_read(scripted_run, "prometheus", value, NULL), PLM_NOT_FOUND);
+  }
+}
+
+static void metrics_are_served_meanwhile(void **state)
+{
+  (void)state;
+  command_case_program("plm-evaluator", BEGINS "kill -INT $PPID\n" STAYS);
+  assert_int_equal(UP("evaluator", "--set", "metrics.prometheus=127.0.0.1:0"), 130);
+  scripted_says("plm-pipeline: metrics at http://127.0.0.1:");
+}
+
+/* One supervisor has the run. */
+static void a_run_has_one_supervisor(void **state)
+{
+  struct plm_lock *lock;
+  (void)state;
+  assert_int_equal(plm_directory_make(scripted_run, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(scripted_run, "supervisor", &lock, NULL), PLM_OK);
+  const int code = UP("-q"), behind = UP("-q", "-d");
+  plm_lock_release(lock);
+  assert_int_equal(code, 1);
+  assert_int_equal(behind, 1);
+  scripted_says("plm-pipeline: ");
+  scripted_says("supervisor");
+  assert_string_equal(scripted_contents("words"), "");
+}
+
+int main(void)
+{
+  unsetenv("PLM_CONFIG");
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(a_run_ends_when_it_is_complete, scripted_run_begin),
+      cmocka_unit_test_setup(quiet_runs_say_only_how_they_end, scripted_run_begin),
+      cmocka_unit_test_setup(signals_stop_it_in_order, scripted_run_begin),
+      cmocka_unit_test_setup(a_signal_that_is_ignored_does_not_stop_it, scripted_run_begin),
+      cmocka_unit_test_setup(a_stopped_run_says_how_it_continues, scripted_run_begin),
+      cmocka_unit_test_setup(a_second_signal_kills, scripted_run_begin),
+      cmocka_unit_test_setup(stages_end_with_a_supervisor_that_is_killed, scripted_run_begin),
+      cmocka_unit_test_setup(a_failure_ends_the_run, scripted_run_begin),
+      cmocka_unit_test_setup(stages_of_an_earlier_one_are_waited_for, scripted_run_begin),
+      cmocka_unit_test_setup(endpoints_of_others_are_kept, scripted_run_begin),
+      cmocka_unit_test_setup(metrics_are_served_meanwhile, scripted_run_begin),
+      cmocka_unit_test_setup(a_run_has_one_supervisor, scripted_run_begin),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
