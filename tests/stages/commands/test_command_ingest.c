@@ -40,6 +40,9 @@ static void numbers_have_bounds(void **state)
     const char *option, *value;
     const char *what; /* NULL: it is taken */
   } cases[] = {
+      {"--min-length", "x", "option \"--min-length\" needs a whole number, not \"x\""},
+      {"--max-residues", "x", "option \"--max-residues\" needs a whole number, not \"x\""},
+      {"--threads", "x", "option \"--threads\" needs a whole number, not \"x\""},
       {"--max-residues", "0", "--max-residues must be from 1 to 268435456"},
       {"--max-residues", "268435457", "--max-residues must be from 1 to 268435456"},
       {"--max-residues", "268435456", NULL},

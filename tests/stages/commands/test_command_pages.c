@@ -2,11 +2,14 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/base/text/text.h"
+#include "common/cli/roff.h"
+#include "common/config/settings.h"
 #include "stages/commands/command.h"
 #include "stages/views/report.h"
 #include "tests/support/cases/command_case.h"
@@ -55,6 +58,78 @@ static void each_name_has_its_page(void **state)
   assert_string_not_equal(command_out, first);
   assert_int_equal(COMMAND("manual", "runs"), 0); /* it has no option of its own */
   assert_null(strstr(command_out, "Options of every command"));
+}
+
+/* No section is empty. */
+static void expect_text_in_each_section(const char *page)
+{
+  for (const char *at = page; (at = strstr(at, "\n.SH ")) != NULL; at += 5) {
+    const char *end = strchr(at + 1, '\n');
+    if (end == NULL || end[1] == '\0' || strncmp(end, "\n.SH ", 5) == 0)
+      fail_msg("nothing in %.40s", at);
+  }
+}
+
+/* Into folders of their sections, those of the programs as they print them. */
+static void all_pages_are_written(void **state)
+{
+  static const char *const programs[] = {"plm-packer", "plm-trainer", "plm-evaluator"};
+  const char *before = command_programs;
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], name[80], expected[80], *text;
+  size_t size, count = 0;
+  (void)state;
+  scratch_run(folder);
+  for (size_t i = 0; i < 3; i++)
+    command_case_program(programs[i], "#!/bin/sh\n[ $# -eq 1 ] && echo \"${0##*/} $1\"\n");
+  assert_int_equal(COMMAND("manual", "--all", folder), 0);
+  assert_string_equal(command_out, "");
+  while (plm_commands[count] != NULL) count++;
+  for (size_t i = 0; i < count + 5; i++) {
+    const char *page = i < 3            ? programs[i]
+                       : i == count + 3 ? "plm-pipeline"
+                       : i == count + 4 ? "pipeline.yaml"
+                                        : plm_commands[i - 3]->name;
+    snprintf(name, sizeof name, "man%d/%s%s.%d", i == count + 4 ? 5 : 1,
+             i < 3 || i >= count + 3 ? "" : "plm-pipeline-", page, i == count + 4 ? 5 : 1);
+    assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
+    assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
+    assert_int_equal(COMMAND("manual", page), 0);
+    assert_string_equal(text, command_out);
+    expect_text_in_each_section(text);
+    snprintf(expected, sizeof expected, "%s --manual-page\n", page);
+    if (i < 3) assert_string_equal(text, expected);
+    free(text);
+  }
+  command_case_program("plm-trainer", "#!/bin/sh\nexit 0\n"); /* it prints nothing */
+  assert_int_equal(COMMAND("manual", "plm-trainer"), 1);
+  assert_non_null(strstr(command_err, "/plm-trainer did not print its manual page\n"));
+  command_case_program("plm-trainer", "#!/bin/sh\necho page\nexit 1\n");
+  assert_int_equal(COMMAND("manual", "plm-trainer"), 1);
+  assert_int_equal(COMMAND("manual", "--all", folder), 1);
+  command_programs = "/nowhere";
+  assert_int_equal(COMMAND("manual", "plm-trainer"), 1);
+  assert_string_equal(command_out, "");
+  command_programs = before;
+}
+
+/* Every key, with what it means. */
+static void each_setting_has_its_item(void **state)
+{
+  size_t count;
+  const struct plm_setting *settings = plm_settings(&count);
+  (void)state;
+  assert_int_equal(COMMAND("manual", "pipeline.yaml"), 0);
+  for (size_t i = 0; i < count; i++) {
+    const char *key = settings[i].key;
+    struct plm_text item = {0};
+    plm_roff_item(&item, key, "x");
+    *strrchr(item.data, 'x') = '\0';
+    const char *found = strstr(command_out, item.data);
+    if (found == NULL) fail_msg("no %s", key);
+    found += strlen(item.data);
+    if (*found == '\n' || *found == '.') fail_msg("nothing about %s", key);
+    plm_text_deinit(&item);
+  }
 }
 
 static void other_names_are_refused(void **state)
@@ -139,6 +214,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_name_has_its_page),
+      cmocka_unit_test(all_pages_are_written),
+      cmocka_unit_test(each_setting_has_its_item),
       cmocka_unit_test(other_names_are_refused),
       cmocka_unit_test(runs_of_one_name_have_their_paths),
       cmocka_unit_test(a_report_is_written_into_the_first_run),

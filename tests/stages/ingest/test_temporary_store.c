@@ -1,9 +1,11 @@
 /* What ingest puts aside: a file that is written in pieces and read anywhere, and an index whose
  * records are replaced, found and walked through. */
 #include <endian.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "stages/ingest/temporary_file.h"
 #include "stages/ingest/temporary_index.h"
@@ -28,6 +30,24 @@ static off_t written(const struct plm_temporary_file *file)
   struct stat found;
   assert_int_equal(stat(file->path, &found), 0);
   return found.st_size;
+}
+
+/* Also if its number is 0. */
+static void a_file_is_closed(void **state)
+{
+  (void)state;
+  struct plm_temporary_file file = {0};
+  const int kept = dup(STDIN_FILENO);
+  close(STDIN_FILENO);
+  must_work(plm_temporary_file_open(folder, "zero", &file, NULL), NULL);
+  assert_int_equal(file.descriptor, STDIN_FILENO);
+  plm_temporary_file_close(&file);
+  const bool closed = fcntl(STDIN_FILENO, F_GETFD) == -1;
+  if (kept >= 0) {
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+  }
+  assert_true(closed);
 }
 
 /* Bytes are collected until there are a MiB of them, and each is read where it was appended. */
@@ -152,6 +172,7 @@ static void records_are_found_and_walked(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(a_file_is_closed, setup),
       cmocka_unit_test_setup(a_file_is_written_in_pieces, setup),
       cmocka_unit_test_setup(records_are_found_and_walked, setup),
   };

@@ -324,6 +324,31 @@ static void a_packer_is_listed_by_its_consumers(void **state)
   assert_true(is_killed_although_it_speaks(supervisor, packer, packer->pid));
 }
 
+/* Each of the two consumers that lists it is enough. What lies behind the last stage is none. */
+static void either_consumer_may_list_a_packer(void **state)
+{
+  static const char *const roles[] = {"trainer", "evaluator"};
+  struct plm_supervisor *supervisor = *state;
+  struct stages *stages = &supervisor->stages;
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER);
+  char host[256] = "", text[400], name[40];
+  gethostname(host, sizeof host - 1);
+  snprintf(text, sizeof text, "[{\"host\":\"%s\",\"pid\":%d}]", host, (int)packer->pid);
+  for (int i = 0; i < 2; i++) {
+    for (int k = 0; k < 2; k++) {
+      snprintf(name, sizeof name, "peers.%s.json", roles[k]);
+      write_in_run(supervisor, name, i == k ? text : "[]");
+    }
+    assert_false(is_killed_after(supervisor, packer, SILENT_MS));
+  }
+  stages->all[stages->count] = *packer;
+  stages->all[stages->count].heard = false;
+  supervisor->watchdog.looked_ms = 0;
+  watchdog_turn(&supervisor->watchdog, plm_clock_ms());
+  assert_true(packer->heard);
+  assert_false(stages->all[stages->count].heard);
+}
+
 /* A packer that a signal stopped before it was listed. */
 static void a_stopped_packer_is_not_excused(void **state)
 {
@@ -351,6 +376,7 @@ int main(void)
       TEST(a_packer_that_says_nothing_is_killed),
       TEST(a_packer_speaks_for_itself),
       TEST(a_packer_is_listed_by_its_consumers),
+      TEST(either_consumer_may_list_a_packer),
       TEST(a_stopped_packer_is_not_excused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
