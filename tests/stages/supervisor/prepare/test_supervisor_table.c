@@ -8,6 +8,7 @@
 #include "common/base/files/file.h"
 #include "common/base/text/text.h"
 #include "common/run/log_tail.h"
+#include "stages/supervisor/prepare/supervisor_table.h"
 #include "stages/supervisor/stage/supervisor_state.h"
 #include "tests/support/harness/scratch.h"
 
@@ -78,6 +79,81 @@ static void only_three_states_have_a_process(void **state)
   }
 }
 
+/* All words of a command line, each in its own brackets. */
+static const char *words_of(const struct plm_stage_command *command)
+{
+  static char text[1 << 14];
+  size_t used = 0;
+  text[0] = '\0';
+  for (char *const *word = command->argv; *word != NULL; word++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "[%s]", *word);
+  return text;
+}
+
+/* Only the trainer is told the corpora, if they are here. */
+static void each_stage_has_its_command_line(void **state)
+{
+  static struct plm_stage_command command;
+  static const char *const more[] = {"--set", "a=b", NULL}, *const none[] = {NULL};
+  (void)state;
+  memset(&command, 'x', sizeof command);
+  assert_int_equal(
+      plm_stage_command_make("/bin", "/run", "p.yaml", "f1,f2", PLM_KIND_TRAINER, &command, NULL),
+      PLM_OK);
+  assert_string_equal(words_of(&command),
+                      "[/bin/plm-trainer][-c][/run/p.yaml][--run][/run][--fingerprint][f1,f2]");
+  plm_stage_command_add(&command, more);
+  plm_stage_command_add(&command, none);
+  plm_stage_command_add(&command, NULL);
+  plm_stage_command_add(&command, more);
+  assert_string_equal(
+      words_of(&command),
+      "[/bin/plm-trainer][-c][/run/p.yaml][--run][/run][--fingerprint][f1,f2][--set]"
+      "[a=b][--set][a=b]");
+  assert_int_equal(
+      plm_stage_command_make("/bin", "/run", "p.yaml", "", PLM_KIND_TRAINER, &command, NULL),
+      PLM_OK);
+  assert_string_equal(words_of(&command), "[/bin/plm-trainer][-c][/run/p.yaml][--run][/run]");
+  assert_int_equal(
+      plm_stage_command_make("/bin", "/run", "p.yaml", "f", PLM_KIND_EVALUATOR, &command, NULL),
+      PLM_OK);
+  assert_string_equal(words_of(&command), "[/bin/plm-evaluator][-c][/run/p.yaml][--run][/run]");
+  assert_int_equal(
+      plm_stage_command_make("/bin", "/run", "p.yaml", "f", PLM_KIND_PACKER, &command, NULL),
+      PLM_OK);
+  assert_string_equal(words_of(&command), "[/bin/plm-packer][-c][/run/p.yaml][--run][/run]");
+}
+
+static void a_path_that_is_too_long_is_refused(void **state)
+{
+  static struct plm_stage_command command;
+  static char path[PLM_PATH_SIZE];
+  (void)state;
+  memset(path, 'x', sizeof path - 1);
+  assert_int_equal(plm_stage_command_make(path, "/run", "p", "", PLM_KIND_PACKER, &command, NULL),
+                   PLM_LIMIT);
+  assert_int_equal(plm_stage_command_make("/bin", path, "p", "", PLM_KIND_PACKER, &command, NULL),
+                   PLM_LIMIT);
+}
+
+static void kinds_have_instances_and_rules(void **state)
+{
+  static const char yaml[] = "corpus: null\npacker: {instances: 7, restart: always}\n"
+                             "trainer: {restart: 'no'}\nevaluator: {restart: on-failure}\n";
+  struct plm_config config;
+  (void)state;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  assert_int_equal(plm_stage_instances(&config, PLM_KIND_TRAINER), 1);
+  assert_int_equal(plm_stage_instances(&config, PLM_KIND_EVALUATOR), 1);
+  assert_int_equal(plm_stage_instances(&config, PLM_KIND_PACKER), 7);
+  assert_int_equal(plm_stage_restart(&config, PLM_KIND_TRAINER), PLM_RESTART_NO);
+  assert_int_equal(plm_stage_restart(&config, PLM_KIND_EVALUATOR), PLM_RESTART_ON_FAILURE);
+  assert_int_equal(plm_stage_restart(&config, PLM_KIND_PACKER), PLM_RESTART_ALWAYS);
+  plm_config_deinit(&config);
+  assert_int_equal(plm_stage_kind_find("evaluator"), PLM_KIND_EVALUATOR);
+  assert_int_equal(plm_stage_kind_find("trainers"), PLM_KIND_COUNT);
+}
+
 static void collect(void *context, const char *line)
 {
   plm_text_printf(context, "[%s]", line);
@@ -123,6 +199,9 @@ int main(void)
       cmocka_unit_test(five_deaths_in_ten_minutes_are_enough),
       cmocka_unit_test(stages_go_through_their_states),
       cmocka_unit_test(only_three_states_have_a_process),
+      cmocka_unit_test(each_stage_has_its_command_line),
+      cmocka_unit_test(a_path_that_is_too_long_is_refused),
+      cmocka_unit_test(kinds_have_instances_and_rules),
       cmocka_unit_test(a_growing_file_is_followed),
   };
   return cmocka_run_group_tests_name("supervisor table", tests, NULL, NULL);
