@@ -16,7 +16,7 @@
 
 enum {
   PLM_ATTENTION_TILE_QUERIES = 64, /* queries of a tile */
-  PLM_ATTENTION_TILE_KEYS = 48     /* keys of a tile */
+  PLM_ATTENTION_TILE_KEYS = 96     /* keys of a tile */
 };
 
 /* Positions within a chunk: queries [query_begin, query_end) see only keys in
