@@ -68,6 +68,7 @@ KINDS = [
     ("no-call", "return fsync(fd);", []),
     ("constant", "x = true;", ["x = false;"]),
     ("constant", "x = y * 0 + 10;", ["x = y * 1 + 10;"]),
+    ("constant", "x = plm_alloc_zeroed(1, n);", []),
     ("jump", "for (;;) if (a) break;", ["for (;;) if (a) continue;"]),
     ("drop-term", "x = a + b * 2 + c(d);", ["x = b * 2 + c(d);", "x = a + c(d);", "x = a + b * 2;"]),
     ("drop-term", "x = a - b;", ["x = a;"]),

@@ -64,6 +64,9 @@ static void values_come_back(void **state)
   const struct plm_mixture mixture = plm_config_mixture(&config), other = plm_config_mixture(&back);
   assert_true(plm_mixture_equal(&mixture, &other));
   assert_int_equal(mixture.steps, 50);
+  assert_int_equal(mixture.count, 2);
+  assert_true(mixture.weights[0] == 3 && mixture.weights[1] == 1);
+  assert_true(mixture.final_weights[0] == 1 && mixture.final_weights[1] < 0);
   assert_string_equal(back.sources[1].path, "/b, c");
   assert_int_equal(back.sources[0].sampling, PLM_SAMPLING_CLUSTERS);
   free(yaml);

@@ -180,6 +180,36 @@ static void secret_keys_are_wiped(void **state)
   assert_int_equal(wiped, 3);
 }
 
+/* A socket that has to be secured is not left open if a key is missing. */
+static void a_missing_key_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char found[PLM_KEY_TEXT];
+  size_t size = sizeof found;
+  const char *empty = scratch_path("no-keys");
+  void *socket = zmq_socket(context, ZMQ_DEALER);
+  assert_int_equal(plm_directory_make(empty, NULL), PLM_OK);
+  wiped = 0;
+  assert_int_not_equal(plm_socket_secure_server(socket, empty, &error), PLM_OK);
+  assert_non_null(strstr(error.what, "no-keys"));
+  assert_int_not_equal(plm_socket_secure_client(socket, empty, NULL, &error), PLM_OK);
+  assert_non_null(strstr(error.what, "no-keys"));
+  assert_int_equal(plm_socket_secure_server(socket, NULL, &error), PLM_OK); /* without keys */
+  assert_int_equal(plm_socket_secure_client(socket, NULL, NULL, &error), PLM_OK);
+  assert_int_equal(wiped, 0);
+  /* The key of a server may be given, and is otherwise in the folder. */
+  for (int i = 0; i < 3; i++) {
+    static const char *const given[] = {NULL, "", NULL};
+    const char *key = i < 2 ? given[i] : friend.public_text;
+    assert_int_equal(plm_socket_secure_client(socket, keys, key, &error), PLM_OK);
+    size = sizeof found;
+    assert_int_equal(zmq_getsockopt(socket, ZMQ_CURVE_SERVERKEY, found, &size), 0);
+    assert_int_equal(strcmp(found, friend.public_text) == 0, i == 2);
+  }
+  zmq_close(socket);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -187,6 +217,7 @@ int main(void)
       TEST(only_keys_on_the_list_enter),
       TEST(a_key_is_in_a_file_of_its_own),
       TEST(secret_keys_are_wiped),
+      TEST(a_missing_key_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
