@@ -110,12 +110,52 @@ static void heads_are_kept_on_demand(void **state)
   }
 }
 
+/* Letters that a user gives are text, whatever they begin with, and text is checked as in a file.
+ */
+static void text_is_not_guessed(void **state)
+{
+  static const struct {
+    const char *input;
+    enum plm_tokenizer_kind tokenizer;
+    const char *expected; /* the residues, or why not */
+  } cases[] = {
+      {"lag", PLM_TOKENIZER_ESM, "LAG "},
+      {"LA GV", PLM_TOKENIZER_ESM, "bad "}, /* two words */
+      {">LAG\nSE\n", PLM_TOKENIZER_ESM, "bad SE "},
+      {"\xef\xbb\xbfLAG", PLM_TOKENIZER_ESM, "LAG "},
+      {"\xef\xbb\xbf>a\nb", PLM_TOKENIZER_BYTE, "\xef\xbb\xbf>a b "},
+      {"{\"a\": 1}", PLM_TOKENIZER_BYTE, "{\"a\": 1} "},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_byte_stream *stream;
+    struct plm_sequence_reader *reader;
+    struct plm_sequence sequence;
+    struct plm_text heard = {0};
+    enum plm_sequence_result result;
+    const char *input = cases[i].input;
+    assert_int_equal(plm_byte_stream_open_memory("letters", input, strlen(input), &stream, NULL),
+                     PLM_OK);
+    reader = plm_sequence_reader_open(stream, cases[i].tokenizer, 1000);
+    plm_sequence_reader_read_as_text(reader);
+    while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
+      assert_int_not_equal(result, PLM_SEQUENCE_FAILED);
+      if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
+      plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
+    }
+    assert_string_equal(heard.data, cases[i].expected);
+    plm_text_deinit(&heard);
+    plm_sequence_reader_close(reader);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(choices_accept_gaps_and_nucleotides),
       cmocka_unit_test(chains_are_kept_on_demand),
       cmocka_unit_test(heads_are_kept_on_demand),
+      cmocka_unit_test(text_is_not_guessed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
