@@ -126,6 +126,23 @@ static void a_hello_for_an_earlier_feed_is_counted(void **state)
   machine_scene_counters(&scene, 1, 0, 0, 2);
 }
 
+static void what_is_no_hello_is_invalid(void **state)
+{
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  const struct plm_hello hello = machine_scene_hello(1, 30);
+  const struct plm_header header = {.type = PLM_MESSAGE_HELLO, .packer = 1001};
+  const size_t size = plm_hello_encode(&hello, payload);
+  (void)state;
+  machine_scene_give(&scene, 1, &header, payload, size - 1, 0);
+  machine_scene_counters(&scene, 0, 1, 0, 0);
+  machine_scene_give(&scene, 1, &header, payload, 0, 0);
+  machine_scene_counters(&scene, 0, 2, 0, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 1);
+  machine_scene_give(&scene, 1, &header, payload, size, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
+  machine_scene_counters(&scene, 0, 2, 0, 1);
+}
+
 static void the_eighth_invalid_message_is_the_last(void **state)
 {
   (void)state;
@@ -342,6 +359,7 @@ int main(void)
       TEST(messages_for_others_are_dropped),
       TEST(a_hello_is_answered_once_a_second),
       TEST(a_hello_for_an_earlier_feed_is_counted),
+      TEST(what_is_no_hello_is_invalid),
       TEST(the_eighth_invalid_message_is_the_last),
       TEST(pong_brings_counters),
       TEST(a_nack_needs_a_reason),
