@@ -3,8 +3,11 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/log/log.h"
@@ -173,6 +176,33 @@ static void a_time_is_recognised(void **state)
     }
 }
 
+/* A failed assertion says what failed and where, and ends the process. */
+static void an_assertion_says_what_failed(void **state)
+{
+  char text[256] = "";
+  int ends[2], status;
+  (void)state;
+  assert_int_equal(pipe(ends), 0);
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    signal(SIGABRT, SIG_DFL);
+    dup2(ends[1], STDERR_FILENO);
+    PLM_ASSERT(ends[0] >= 0); /* this one holds */
+    plm_assert_failed("a > b", "some/file.c", 42);
+  }
+  close(ends[1]);
+  for (ssize_t got, size = 0;
+       (got = read(ends[0], text + size, sizeof text - 1 - (size_t)size)) > 0;)
+    size += got;
+  close(ends[0]);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  assert_string_equal(text, "some/file.c:42: assertion failed: a > b\n");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -182,6 +212,7 @@ int main(void)
       cmocka_unit_test(an_error_is_printed),
       cmocka_unit_test(levels_below_the_least_are_not_logged),
       cmocka_unit_test(a_time_is_recognised),
+      cmocka_unit_test(an_assertion_says_what_failed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,44 @@ static void a_hello_for_an_earlier_feed_is_counted(void **state)
   machine_scene_counters(&scene, 1, 0, 0, 2);
 }
 
+/* The corpus becomes known once, and a message of another version is answered once a second. */
+static void the_corpus_is_learnt_once(void **state)
+{
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_join(&scene, 2, 1);
+  assert_int_equal(scene.changed, 1);
+  assert_true(scene.feed.corpus_known && scene.feed.root_known && scene.feed.fingerprint_known);
+  assert_int_equal(scene.feed.corpus.documents[0], 30);
+  assert_int_equal(scene.feed.splits[0].documents, 30);
+  assert_null(scene.feed.corpus.labels);
+  assert_int_equal(scene.feed.peers[1].pid, 72);
+  assert_string_equal(scene.feed.peers[1].name, "host:72");
+  assert_string_equal(scene.feed.peers[1].host, "host");
+  assert_int_equal(scene.feed.peers[1].packer_id, 2);
+  assert_int_equal(scene.feed.peers[1].incarnation, 1002);
+  assert_int_equal(scene.feed.peers[1].joined_ms, SCENE_START_MS + 1);
+}
+
+static void another_version_is_refused(void **state)
+{
+  const struct plm_message message = {
+      .routing_id = {9, 0}, .routing_id_bytes = 2, .header = {.packer = 1009}, .connection = 109};
+  (void)state;
+  feed_machine_other_version(&scene.feed, &message, "version 9", SCENE_START_MS);
+  const struct scene_message *sent = machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 9);
+  assert_string_equal(sent->text,
+                      "version 9; install the same version of plm-pipeline on all hosts");
+  machine_scene_counters(&scene, 0, 1, 1, 0);
+  feed_machine_other_version(&scene.feed, &message, "version 9",
+                             SCENE_START_MS + FEED_GREET_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 9);
+  machine_scene_counters(&scene, 0, 2, 1, 0);
+  feed_machine_other_version(&scene.feed, &message, "version 9", SCENE_START_MS + FEED_GREET_MS);
+  machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 9);
+  machine_scene_counters(&scene, 0, 3, 2, 0);
+}
+
 static void what_is_no_hello_is_invalid(void **state)
 {
   uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
@@ -359,6 +397,8 @@ int main(void)
       TEST(messages_for_others_are_dropped),
       TEST(a_hello_is_answered_once_a_second),
       TEST(a_hello_for_an_earlier_feed_is_counted),
+      TEST(the_corpus_is_learnt_once),
+      TEST(another_version_is_refused),
       TEST(what_is_no_hello_is_invalid),
       TEST(the_eighth_invalid_message_is_the_last),
       TEST(pong_brings_counters),
