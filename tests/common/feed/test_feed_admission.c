@@ -1,7 +1,10 @@
 /* Which packers the feed's state machine admits, and what it tells the others. */
 #include <string.h>
+#include <unistd.h>
 
 #include "common/feed/feed_machine.h"
+#include "common/feed/feed_peers.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/machine_scene.h"
 
@@ -143,14 +146,107 @@ static void there_is_room_for_so_many_packers(void **state)
   for (int i = 0; i < FEED_PEERS; i++) assert_int_equal(scene.sent[i].header.type, PLM_MESSAGE_BYE);
 }
 
+/* A liar is dropped for its first lie and named to the user; what it sent before only counts. */
+static void a_liar_is_refused(void **state)
+{
+  struct plm_error error = {0};
+  (void)state;
+  plm_error_set(&error, PLM_CORRUPT, "document 3 is another");
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_join(&scene, 2, 0);
+  scene.sent_count = 0;
+  scene.feed.progress_ms = 7;
+  feed_peer_lied(&scene.feed, 2, "host:72", &error);
+  const struct scene_message *sent = machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 2);
+  assert_string_equal(sent->text, "false data: document 3 is another");
+  assert_int_equal(sent->header.request, PLM_REJECT_FALSE_DATA);
+  assert_string_equal(scene.feed.lie,
+                      "packer host:72 was dropped for false data: document 3 is another");
+  machine_scene_counters(&scene, 0, 1, 1, 1);
+  feed_peer_lied(&scene.feed, 2, "host:72", &error);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 2);
+  machine_scene_counters(&scene, 0, 2, 1, 1);
+  /* A liar that comes back is no progress, nor is one that is dropped. */
+  machine_scene_join(&scene, 3, 5);
+  assert_int_equal(scene.feed.progress_ms, 7);
+}
+
+/* Packers are asked in turn, without those that were asked already. */
+static void packers_take_turns(void **state)
+{
+  static const uint64_t two[] = {2, 9}, all[] = {1, 2, 3};
+  uint64_t asked[7];
+  (void)state;
+  assert_null(feed_peer_next(&scene.feed, NULL, 0));
+  for (unsigned n = 1; n <= 3; n++) machine_scene_join(&scene, n, 0);
+  for (int i = 0; i < 7; i++) asked[i] = feed_peer_next(&scene.feed, NULL, 0)->packer_id;
+  for (int i = 3; i < 7; i++) assert_int_equal(asked[i], asked[i - 3]);
+  assert_int_equal(asked[0] + asked[1] + asked[2], 6);
+  assert_true(asked[0] != asked[1] && asked[1] != asked[2]);
+  for (int i = 0; i < 7; i++) asked[i] = feed_peer_next(&scene.feed, two, 2)->packer_id;
+  for (int i = 0; i < 7; i++) assert_true(asked[i] == 1 || asked[i] == 3);
+  for (int i = 1; i < 7; i++) assert_true(asked[i] != asked[i - 1]);
+  assert_null(feed_peer_next(&scene.feed, all, 3));
+  machine_scene_say(&scene, 1, PLM_MESSAGE_BYE, 1001, 1);
+  assert_int_equal(feed_peer_next(&scene.feed, two, 2)->packer_id, 3);
+  assert_int_equal(feed_peer_next(&scene.feed, two, 2)->packer_id, 3);
+}
+
+/* Peers are found by their connection and by their serial, which is never used again. */
+static void peers_are_found(void **state)
+{
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  machine_scene_join(&scene, 2, 0);
+  const uint64_t first = scene.feed.peers[0].serial, second = scene.feed.peers[1].serial;
+  assert_ptr_equal(feed_peer_find(&scene.feed, (const uint8_t[]){2, 0}, 2), &scene.feed.peers[1]);
+  assert_null(feed_peer_find(&scene.feed, (const uint8_t[]){2, 0, 0}, 3));
+  assert_null(feed_peer_find(&scene.feed, (const uint8_t[]){2, 1}, 2));
+  assert_ptr_equal(feed_peer_serial(&scene.feed, first), &scene.feed.peers[0]);
+  assert_ptr_equal(feed_peer_serial(&scene.feed, second), &scene.feed.peers[1]);
+  assert_null(feed_peer_serial(&scene.feed, 0));
+  scene.feed.home = first;
+  scene.feed.prepared = second;
+  machine_scene_say(&scene, 1, PLM_MESSAGE_BYE, 1001, 1);
+  assert_null(feed_peer_serial(&scene.feed, first));
+  assert_null(feed_peer_find(&scene.feed, (const uint8_t[]){1, 0}, 2));
+  assert_int_equal(scene.feed.home, 0); /* it serves no window any longer */
+  assert_int_equal(scene.feed.prepared, second);
+  machine_scene_join(&scene, 3, 2);
+  assert_true(scene.feed.peers[0].serial > second);
+}
+
+/* Refusals are logged once a second. */
+static void refusals_are_logged_now_and_then(void **state)
+{
+  struct plm_hello hello = machine_scene_hello(1, 30);
+  static const int64_t times[] = {0, 999, 1000, 1500, 2000};
+  (void)state;
+  hello.protocol_least = hello.protocol_most = PLM_WIRE_VERSION + 1;
+  for (unsigned i = 0; i < 5; i++) {
+    captured_begin(STDERR_FILENO);
+    machine_scene_greet(&scene, 10 + i, &hello, 1010 + i, times[i]);
+    const char *said = captured_end();
+    machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 10 + i);
+    assert_int_equal(strstr(said, "refused packer host:71: the packer speaks") != NULL,
+                     times[i] % 1000 == 0);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(only_packers_of_the_run_are_admitted), TEST(a_known_corpus_may_be_upgraded),
-      TEST(packers_of_other_sources_are_sent_on), TEST(clusters_are_needed_to_sample_them),
+      TEST(only_packers_of_the_run_are_admitted),
+      TEST(a_known_corpus_may_be_upgraded),
+      TEST(packers_of_other_sources_are_sent_on),
+      TEST(clusters_are_needed_to_sample_them),
       TEST(there_is_room_for_so_many_packers),
+      TEST(a_liar_is_refused),
+      TEST(packers_take_turns),
+      TEST(peers_are_found),
+      TEST(refusals_are_logged_now_and_then),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
