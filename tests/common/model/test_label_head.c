@@ -257,7 +257,57 @@ static void dropout_follows_the_keys(void **state)
   labelled_close(&l);
 }
 
-/* Bad rows are errors. */
+/* The loss of a row of outputs, without dropout. */
+static double loss_of_row(const struct labelled *l, const float *outputs, uint32_t row)
+{
+  const enum plm_label_loss kind = l->model.config.head.loss;
+  double sum = 0, loss = 0;
+  if (kind == PLM_LOSS_CLASS) {
+    for (int o = 0; o < OUTPUTS; o++) sum += exp((double)outputs[o]);
+    return l->classes[row] < 0 ? 0 : log(sum) - (double)outputs[l->classes[row]];
+  }
+  for (int o = 0; o < OUTPUTS; o++) {
+    const double x = (double)outputs[o], y = (double)l->values[row * OUTPUTS + (uint32_t)o];
+    if (isnan(y)) continue;
+    loss += kind == PLM_LOSS_SQUARES ? (x - y) * (x - y) : log(1 + exp(x)) - x * y;
+  }
+  return loss;
+}
+
+/* What is predicted gives the loss of each row, up to the same factor. */
+static void predictions_give_the_loss(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < CASES; i++) {
+    const struct plm_model_config config = config_with(cases[i].architecture, cases[i].head);
+    struct labelled l = {0};
+    struct plm_loss_result result;
+    struct plm_error error = {0};
+    float outputs[MOST_ROWS * OUTPUTS], row_loss[MOST_ROWS];
+    double factor = 0;
+    labelled_open(&l, &config, lengths, 0, false);
+    plm_model_attention_masks(l.model.model, &l.placed.batch, l.model.window, l.model.masks);
+    const struct plm_masked_batch input = {&l.placed.batch, l.model.masks};
+    l.targets.keys = NULL;
+    assert_int_equal(plm_model_label_gradients(l.model.model, &input, &l.targets, &options_of_case,
+                                               1, &result, row_loss, &error),
+                     PLM_OK);
+    assert_int_equal(plm_model_predict(l.model.model, &input, &l.targets, outputs, &error), PLM_OK);
+    for (uint32_t row = 0; row < l.targets.rows; row++) {
+      const double expected = loss_of_row(&l, outputs + row * OUTPUTS, row);
+      if (factor == 0 && expected > 0.01) factor = (double)row_loss[row] / expected;
+      if (fabs((double)row_loss[row] - factor * expected) > 1e-4 * (1 + expected))
+        fail_msg("case %zu, row %u: %g, not %g", i, row, (double)row_loss[row], factor * expected);
+    }
+    assert_true(factor > 0.1 && factor < 10);
+    l.targets.rows = 0;
+    assert_int_equal(plm_model_predict(l.model.model, &input, &l.targets, outputs, &error), PLM_OK);
+    labelled_close(&l);
+  }
+}
+
+/* Bad rows are errors. The last ones that are taken are a row that ends with the batch, and a class
+ * that is missing. */
 static void bad_rows_are_refused(void **state)
 {
   (void)state;
@@ -269,16 +319,40 @@ static void bad_rows_are_refused(void **state)
   struct model_case *c = &l.model;
   plm_model_attention_masks(c->model, &l.placed.batch, c->window, c->masks);
   const struct plm_masked_batch input = {&l.placed.batch, c->masks};
-  l.classes[1] = OUTPUTS;
+  const int32_t positions = (int32_t)(l.placed.batch.chunks * l.placed.batch.max_length);
+  const uint32_t rows = l.targets.rows, last = rows - 1;
+  const struct {
+    int32_t *place, value;
+    plm_status status;
+    const char *what;
+  } changes[] = {
+      {&l.classes[1], OUTPUTS, PLM_CORRUPT, "class 3 is not one of 3"},
+      {&l.classes[1], -2, PLM_CORRUPT, "class -2 is not one of 3"},
+      {&l.classes[1], -1, PLM_OK, ""},
+      {&l.classes[1], OUTPUTS - 1, PLM_OK, ""},
+      {&l.begin[1], l.begin[0], PLM_CORRUPT, "row 1 of the labels is out of order or range"},
+      {&l.begin[1], l.end[0] - 1, PLM_CORRUPT, "row 1 of the labels is out of order or range"},
+      {&l.begin[1], l.end[0], PLM_OK, ""},
+      {&l.begin[0], -1, PLM_CORRUPT, "row 0 of the labels is out of order or range"},
+      {&l.end[1], l.begin[1] - 1, PLM_CORRUPT, "row 1 of the labels is out of order or range"},
+      {&l.end[last], positions, PLM_OK, ""},
+      {&l.end[last], positions + 1, PLM_CORRUPT, NULL},
+  };
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    const int32_t before = *changes[i].place;
+    *changes[i].place = changes[i].value;
+    assert_int_equal(plm_model_label_gradients(c->model, &input, &l.targets, &options_of_case, 1,
+                                               &result, NULL, &error),
+                     changes[i].status);
+    if (changes[i].status != PLM_OK && changes[i].what != NULL)
+      assert_string_equal(error.what, changes[i].what);
+    *changes[i].place = before;
+  }
+  l.targets.rows = (uint32_t)positions / 2 + 1; /* a document has two tokens at least */
   assert_int_equal(plm_model_label_gradients(c->model, &input, &l.targets, &options_of_case, 1,
                                              &result, NULL, &error),
-                   PLM_CORRUPT);
-  assert_string_equal(error.what, "class 3 is not one of 3");
-  l.classes[1] = 0;
-  l.begin[1] = l.begin[0];
-  assert_int_equal(plm_model_label_gradients(c->model, &input, &l.targets, &options_of_case, 1,
-                                             &result, NULL, &error),
-                   PLM_CORRUPT);
+                   PLM_LIMIT);
+  assert_non_null(strstr(error.what, " rows have labels, more than the batch can have"));
   labelled_close(&l);
 }
 
@@ -392,6 +466,7 @@ int main(void)
       cmocka_unit_test(gradients_are_slopes),
       cmocka_unit_test(packed_is_the_sum),
       cmocka_unit_test(dropout_follows_the_keys),
+      cmocka_unit_test(predictions_give_the_loss),
       cmocka_unit_test(bad_rows_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
