@@ -14,7 +14,7 @@
 #include "tests/support/harness/scratch.h"
 #include "tests/support/peers/packers.h"
 
-static char *program;
+static char *program, said_of_corpus[128]; /* when it is opened */
 
 /* So many endpoints of this host. */
 static const char *endpoints(unsigned count)
@@ -46,7 +46,11 @@ static int begin(void **state)
   (void)state;
   program = must(realpath(packers_program("plm-packer"), NULL));
   assert_int_equal(chdir(scratch_directory()), 0); /* no configuration is here */
-  plm_corpus_close(written_corpus_open("corpus", &of));
+  char hex[PLM_HASH_HEX_SIZE];
+  struct plm_corpus *corpus = written_corpus_open("corpus", &of);
+  plm_hash_to_hex(plm_corpus_info(corpus)->fingerprint, hex);
+  snprintf(said_of_corpus, sizeof said_of_corpus, "corpus corpus: 5 sequences, fingerprint %s\n", hex);
+  plm_corpus_close(corpus);
   return symlink("corpus", "same");
 }
 
@@ -90,6 +94,8 @@ static void corpora_are_named_and_differ(void **state)
   EXPECT(2, "two of the packer's corpora are the same: same", "--corpus", "corpus,same",
          "--connect", endpoints(1), "--keys", keys);
   EXPECT(6, "nowhere", "--corpus", "corpus,nowhere", "--connect", endpoints(1), "--keys", keys);
+  EXPECT(6, said_of_corpus, "--corpus", "corpus,nowhere", "--connect", endpoints(1), "--keys",
+         keys);
   EXPECT(2, "threads", "--corpus", "corpus", "--connect", endpoints(1), "--keys", keys, "--threads",
          "two");
 }

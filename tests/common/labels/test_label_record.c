@@ -2,7 +2,12 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/labels/label_record.h"
 #include "tests/support/cases/label_schemas.h"
@@ -77,11 +82,61 @@ static void other_forms_are_refused(void **state)
   plm_label_schema_deinit(&schema);
 }
 
+/* The functions that write a label of so many classes. */
+static const struct {
+  int32_t most;
+  enum { CLASS, RESIDUE, ONE_OF } kind;
+} writers[] = {{PLM_LABEL_CLASS_MOST, CLASS},
+               {PLM_LABEL_RESIDUES_MOST, RESIDUE},
+               {PLM_LABEL_CLASSES_MOST, ONE_OF}};
+enum { WRITERS = sizeof writers / sizeof *writers };
+
+static int32_t write_and_read(size_t writer, int32_t value)
+{
+  static uint8_t record[1 + (PLM_LABEL_CLASSES_MOST + 7) / 8];
+  memset(record, 0, sizeof record);
+  switch (writers[writer].kind) {
+  case CLASS: plm_label_put_class(record, value); return plm_label_class(record);
+  case RESIDUE: plm_label_put_residue(record, 3, value); return plm_label_residue(record, 3);
+  case ONE_OF: break;
+  }
+  plm_label_put_one_of(record, value);
+  if (value < 0) return plm_label_has(record, 0) == 0 ? -1 : 0;
+  if (value > 0) assert_int_equal(plm_label_has(record, (uint32_t)value - 1), 0);
+  return plm_label_has(record, (uint32_t)value) == 1 ? value : -2;
+}
+
+/* The last class is one, and one behind it ends the process. */
+static void classes_have_bounds(void **state)
+{
+  (void)state;
+  for (size_t w = 0; w < WRITERS; w++) {
+    const int32_t kept[] = {-1, 0, 1, writers[w].most - 1}, refused_ones[] = {-2, writers[w].most};
+    for (int i = 0; i < 4; i++) assert_int_equal(write_and_read(w, kept[i]), kept[i]);
+    for (int i = 0; i < 2; i++) {
+      int status;
+      fflush(NULL);
+      const pid_t pid = fork();
+      if (pid == 0) {
+        const struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(SIGABRT, SIG_DFL);
+        close(STDERR_FILENO);
+        write_and_read(w, refused_ones[i]);
+        _exit(0);
+      }
+      assert_int_equal(waitpid(pid, &status, 0), pid);
+      assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
       cmocka_unit_test(other_forms_are_refused),
+      cmocka_unit_test(classes_have_bounds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
