@@ -233,6 +233,27 @@ static void refusals_are_logged_now_and_then(void **state)
   }
 }
 
+/* Whoever comes and goes is logged, as long as there are few of them. */
+static void who_joins_is_logged(void **state)
+{
+  (void)state;
+  captured_begin(STDERR_FILENO);
+  machine_scene_join(&scene, 300, 0);
+  machine_scene_say(&scene, 300, PLM_MESSAGE_BYE, 1300, 1);
+  assert_string_equal(captured_end(), "plm: packer host:370 joined\n"
+                                      "plm: packer host:370 is gone: it said BYE\n");
+  scene.feed.log_left = 0;
+  captured_begin(STDERR_FILENO);
+  machine_scene_join(&scene, 2, 1);
+  assert_string_equal(captured_end(), "");
+  /* The whole id of a connection says which one it is. */
+  scene.sent_count = 0;
+  machine_scene_join(&scene, 300, FEED_GREET_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_NONE, 300);
+  machine_scene_join(&scene, 300 - 256, FEED_GREET_MS - 1);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 300 - 256);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -247,6 +268,7 @@ int main(void)
       TEST(packers_take_turns),
       TEST(peers_are_found),
       TEST(refusals_are_logged_now_and_then),
+      TEST(who_joins_is_logged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
