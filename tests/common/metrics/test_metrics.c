@@ -248,6 +248,27 @@ static void the_table_names_each_field_once(void **state)
   assert_int_equal(plm_metric_find(PLM_STAGE_TRAINER, "step_ms")->kind, PLM_METRIC_MEASURED);
   assert_int_equal(plm_metric_find(PLM_STAGE_PACKER, "packer")->kind, PLM_METRIC_TEXT);
   assert_null(plm_metric_find(PLM_STAGE_TRAINER, "perplexity"));
+  assert_null(plm_metric_find(PLM_STAGE_TRAINER, "los"));
+  assert_null(plm_metric_find(PLM_STAGE_TRAINER, "losses"));
+  assert_string_equal(plm_metric_find(PLM_STAGE_TRAINER, "loss_by_source/2")->name,
+                      "loss_by_source"); /* one of several */
+}
+
+/* A key may name a value of an object. */
+static void values_are_found(void **state)
+{
+  (void)state;
+  cJSON *line = cJSON_Parse("{\"loss\": 1, \"norms\": {\"a\": 2, \"b/c\": 3}, \"Loss\": 4}");
+  assert_non_null(line);
+  assert_true(plm_metrics_value(line, "loss")->valuedouble == 1);
+  assert_true(plm_metrics_value(line, "Loss")->valuedouble == 4);
+  assert_true(plm_metrics_value(line, "norms/a")->valuedouble == 2);
+  assert_true(plm_metrics_value(line, "norms/b/c")->valuedouble == 3);
+  assert_true(cJSON_IsObject(plm_metrics_value(line, "norms")));
+  assert_null(plm_metrics_value(line, "norms/b"));
+  assert_null(plm_metrics_value(line, "loss/a"));
+  assert_null(plm_metrics_value(line, "other/a"));
+  cJSON_Delete(line);
 }
 
 int main(void)
@@ -262,6 +283,7 @@ int main(void)
       cmocka_unit_test(a_line_says_what_it_is_about),
       cmocka_unit_test(a_full_disk_leaves_complete_lines),
       cmocka_unit_test(the_table_names_each_field_once),
+      cmocka_unit_test(values_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

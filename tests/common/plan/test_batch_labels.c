@@ -130,10 +130,12 @@ static void residues_are_cut_with_their_piece(void **state)
   plm_label_schema_deinit(&of.schema);
 }
 
-static void refuses(enum plm_label_task task, const char *const *names, uint32_t count,
-                    const struct plm_label_schema *const *schemas, uint32_t sources,
-                    const char *what)
+/* Returns what is said to be done. */
+static const char *refuses(enum plm_label_task task, const char *const *names, uint32_t count,
+                           const struct plm_label_schema *const *schemas, uint32_t sources,
+                           const char *what)
 {
+  static char hint[512];
   const char *const paths[] = {"a.corpus", "b.corpus"};
   struct plm_label_choice choice;
   struct plm_error error = {0};
@@ -141,6 +143,8 @@ static void refuses(enum plm_label_task task, const char *const *names, uint32_t
                    PLM_CONFIG);
   if (strstr(error.what, what) == NULL) fail_msg("\"%s\" is not in \"%s\"", what, error.what);
   assert_null(choice.columns);
+  snprintf(hint, sizeof hint, "%s", error.hint);
+  return hint;
 }
 
 static void wrong_choices_are_refused(void **state)
@@ -150,8 +154,9 @@ static void wrong_choices_are_refused(void **state)
   (void)state;
   label_schema_make(&one);
   label_schema_make(&other);
-  refuses(PLM_TASK_REGRESSION, (const char *[]){"tm"}, 1, schemas, 1,
-          "corpus a.corpus has no column of labels called tm");
+  const char *hint = refuses(PLM_TASK_REGRESSION, (const char *[]){"tm"}, 1, schemas, 1,
+                             "corpus a.corpus has no column of labels called tm");
+  assert_string_equal(hint, "its columns are stability, family, structure, terms, soluble");
   refuses(PLM_TASK_REGRESSION, (const char *[]){"family"}, 1, schemas, 1,
           "objective regression needs columns of numbers");
   refuses(PLM_TASK_CLASSIFICATION, (const char *[]){"family", "soluble"}, 2, schemas, 1,
@@ -162,8 +167,10 @@ static void wrong_choices_are_refused(void **state)
   refuses(PLM_TASK_CLASSIFICATION, (const char *[]){"family"}, 1, schemas, 2,
           "the labels family of corpus b.corpus have another kind or other classes");
   schemas[1] = NULL;
-  refuses(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas, 2,
-          "corpus b.corpus has no labels");
+  hint = refuses(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas, 2,
+                 "corpus b.corpus has no labels");
+  assert_string_equal(hint, "plm-pipeline ingest TABLE --corpus DIR --labels stability makes one "
+                            "with labels");
   one.columns[0].labels[0] = 0;
   refuses(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas, 1,
           "no document of the training split has a label stability");
