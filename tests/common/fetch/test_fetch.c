@@ -298,6 +298,99 @@ static int times_of(const char *text, const char *what)
   return count;
 }
 
+/* Changes a byte of a file; again: puts it back. */
+static void change_byte(const char *path, uint64_t at)
+{
+  unsigned char byte;
+  const int file = open(path, O_RDWR | O_CLOEXEC);
+  assert_true(file >= 0);
+  assert_int_equal(pread(file, &byte, 1, (off_t)at), 1);
+  byte ^= 1;
+  assert_int_equal(pwrite(file, &byte, 1, (off_t)at), 1);
+  close(file);
+}
+
+/* What an earlier fetch left of data.mdb is used if it is the beginning of the file, or all of it.
+ */
+static void an_interrupted_fetch_is_continued(void **state)
+{
+  enum { SOME = 5000 };
+  (void)state;
+  struct head head;
+  struct plm_corpus_description description;
+  char cache[PLM_PATH_SIZE], part[PLM_PATH_SIZE], data[PLM_PATH_SIZE], original[PLM_PATH_SIZE];
+  char hash[PLM_HASH_HEX_SIZE], *bytes;
+  size_t size;
+  open_head(&head, 1);
+  assert_int_equal(plm_corpus_description_read(head.folders[0], &description, NULL), PLM_OK);
+  plm_hash_to_hex(description.files.whole, hash);
+  plm_corpus_description_deinit(&description);
+  assert_int_equal(plm_path_join(original, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(original, 1 << 24, &bytes, &size, NULL), PLM_OK);
+  const struct {
+    size_t left;
+    int64_t changed; /* byte; -1: none */
+    bool continued, damaged;
+  } rows[] = {{SOME, -1, true, false},     {SOME, 0, true, true},     {SOME, SOME - 1, true, true},
+              {size, -1, false, false},    {size, SOME, false, true}, {size + 1, -1, false, true},
+              {size - 1, -1, true, false}, {0, -1, false, false}};
+  char *more = malloc(size + 1);
+  assert_non_null(more);
+  memcpy(more, bytes, size);
+  more[size] = 'x';
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char name[24];
+    struct plm_fetched fetched = {0};
+    struct plm_error error = {0};
+    snprintf(name, sizeof name, "left.%zu", i);
+    snprintf(cache, sizeof cache, "%s", scratch_path(name));
+    snprintf(part, sizeof part, "%.3000s/%s.part", cache, hash);
+    assert_int_equal(plm_directory_make(cache, NULL), PLM_OK);
+    assert_int_equal(plm_directory_make(part, NULL), PLM_OK);
+    assert_int_equal(plm_path_join(data, part, PLM_CORPUS_DATA, NULL), PLM_OK);
+    scratch_write(data, more, rows[i].left);
+    if (rows[i].changed >= 0) change_byte(data, (uint64_t)rows[i].changed);
+    const struct plm_fetch_options options = options_of(&head, name);
+    captured_begin(STDERR_FILENO);
+    const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+    const char *said = captured_end();
+    if (status != PLM_OK) fail_msg("row %zu: %s", i, error.what);
+    assert_int_equal(times_of(said, "continuing after "), rows[i].continued);
+    assert_int_equal(times_of(said, "what an interrupted fetch left is damaged; fetching all of"),
+                     rows[i].damaged);
+    same_file(fetched.paths[0], head.folders[0], PLM_CORPUS_DATA);
+    assert_false(plm_file_exists(part));
+    plm_fetched_release(&fetched);
+  }
+  free(more);
+  free(bytes);
+  close_head(&head);
+}
+
+/* A corpus that is not what its description says is asked for once, and nothing of it is kept. */
+static void a_damaged_corpus_is_not_kept(void **state)
+{
+  (void)state;
+  struct head head;
+  struct plm_fetched fetched = {0};
+  struct plm_error error = {0};
+  char original[PLM_PATH_SIZE];
+  open_head(&head, 1);
+  assert_int_equal(plm_path_join(original, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
+  change_byte(original, 6000);
+  const struct plm_fetch_options options = options_of(&head, "damaged");
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+  const char *said = captured_end();
+  change_byte(original, 6000);
+  assert_int_equal(status, PLM_CORRUPT);
+  assert_non_null(strstr(error.what, " sent a corpus that is not what its corpus.json states"));
+  assert_int_equal(times_of(said, "damaged"), 1); /* only the cache's path */
+  assert_int_equal(fetched.count, 0);
+  plm_fetched_release(&fetched);
+  close_head(&head);
+}
+
 /* On a terminal, the bar is gone when the next line comes, and at the end. */
 static void the_bar_is_removed(void **state)
 {
@@ -333,6 +426,8 @@ int main(void)
       cmocka_unit_test(the_cache_has_a_limit),
       cmocka_unit_test(a_corpus_that_is_missing_ends_it),
       cmocka_unit_test(a_head_has_so_many_corpora),
+      cmocka_unit_test(an_interrupted_fetch_is_continued),
+      cmocka_unit_test(a_damaged_corpus_is_not_kept),
       cmocka_unit_test(the_bar_is_removed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
