@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/stop.h"
@@ -19,6 +20,11 @@
 enum { LENGTH = 64 };
 
 static char corpus[PLM_PATH_SIZE], labelled_corpus[PLM_PATH_SIZE];
+
+const char *trainer_scene_corpus(bool labelled)
+{
+  return labelled ? labelled_corpus : corpus;
+}
 
 void trainer_scene_make(struct trainer_scene *scene, const char *trainer, const char *more)
 {
@@ -124,18 +130,28 @@ void trainer_scene_says(const struct trainer_scene *scene, const char *text)
   if (strstr(scene->said, text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, scene->said);
 }
 
+void trainer_scene_endpoint(char **setting)
+{
+  static int made;
+  free(*setting);
+  *setting = plm_format("ipc://@plm-test-%d-%d", (int)getpid(), made++);
+}
+
+pid_t trainer_scene_pack(const struct trainer_scene *scene, const char *of, const char *endpoint)
+{
+  char log[PLM_PATH_SIZE], keys[PLM_PATH_SIZE];
+  assert_int_equal(plm_run_keys(scene->run, scene->config.network.keys, keys, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(log, scene->run, "packer.log", NULL), PLM_OK);
+  return packers_start(of, endpoint, keys, log);
+}
+
 /* Starts a packer of the labelled corpus, for which the trainer waits while it opens. */
 void trainer_scene_open_labelled(struct trainer_scene *scene, const char *trainer)
 {
-  char log[PLM_PATH_SIZE], keys[PLM_PATH_SIZE], feed[64];
   struct plm_error error = {0};
   trainer_scene_make(scene, trainer, "");
-  snprintf(feed, sizeof feed, "ipc://@plm-test-%d-%d", (int)getpid(), (int)strlen(trainer));
-  free(scene->config.network.feed);
-  scene->config.network.feed = strdup(feed);
-  assert_int_equal(plm_run_keys(scene->run, scene->config.network.keys, keys, NULL), PLM_OK);
-  assert_int_equal(plm_path_join(log, scene->run, "packer.log", NULL), PLM_OK);
-  scene->packer = packers_start(labelled_corpus, feed, keys, log);
+  trainer_scene_endpoint(&scene->config.network.feed);
+  scene->packer = trainer_scene_pack(scene, labelled_corpus, scene->config.network.feed);
   const struct plm_fingerprints none = {0};
   plm_stop_requested = 0;
   trainer_scene_listen(scene);
@@ -198,8 +214,9 @@ double trainer_scene_number(const cJSON *line, const char *name)
 int trainer_scene_corpora(void **state)
 {
   (void)state;
-  const struct written_corpus of = {
-      .tokenizer = PLM_TOKENIZER_ESM, .documents = {[PLM_SPLIT_TRAIN] = 60}, .longest = 60};
+  const struct written_corpus of = {.tokenizer = PLM_TOKENIZER_ESM,
+                                    .documents = {[PLM_SPLIT_TRAIN] = 60, [PLM_SPLIT_VALID] = 9},
+                                    .longest = 60};
   struct written_corpus with_labels = of;
   with_labels.labelled = true;
   plm_corpus_close(written_corpus_open("corpus", &of));

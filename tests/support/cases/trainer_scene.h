@@ -20,8 +20,9 @@ struct trainer_scene {
   char said[1 << 14]; /* by the run, since it was opened last */
 };
 
-/* Writes the corpora. A group's setup. */
+/* Writes the corpora, which also have a few documents for validation. A group's setup. */
 int trainer_scene_corpora(void **state);
+const char *trainer_scene_corpus(bool labelled);
 /* A new run folder and its configuration; `trainer` and `more` are added to it. The caller releases
  * the configuration. */
 void trainer_scene_make(struct trainer_scene *scene, const char *trainer, const char *more);
@@ -31,6 +32,11 @@ plm_status trainer_scene_open(struct trainer_scene *scene, uint64_t stop_at,
                               struct plm_error *error);
 /* The same with labels, for which the trainer waits while it opens. It must succeed. */
 void trainer_scene_open_labelled(struct trainer_scene *scene, const char *trainer);
+/* Replaces a setting by an endpoint in this host's memory, which is known before anybody binds it;
+ * and starts a packer that connects to one. */
+void trainer_scene_endpoint(char **setting);
+pid_t trainer_scene_pack(const struct trainer_scene *scene, const char *corpus,
+                         const char *endpoint);
 plm_status trainer_scene_run(struct trainer_scene *scene, struct plm_error *error);
 void trainer_scene_close(struct trainer_scene *scene);
 /* Opens, runs and closes, without an error; whether it is complete then. */

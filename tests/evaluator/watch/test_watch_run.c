@@ -1,0 +1,185 @@
+/* The watching evaluator on a run that a trainer in this process has made: each checkpoint has a
+ * line for each held-out set, with the numbers of `evaluate` on that checkpoint. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/files/descriptors.h"
+#include "common/base/files/file.h"
+#include "common/run/run.h"
+#include "common/run/stop.h"
+#include "evaluator/evaluate/evaluate_once.h"
+#include "evaluator/watch/watch.h"
+#include "tests/support/cases/trainer_scene.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/packers.h"
+
+enum { STEPS = 4, EVERY = 2, SETS = 2, LINES = SETS * (STEPS / EVERY + 1) };
+
+static struct trainer_scene scene;
+
+/* Watches until everything is reported. Returns what it says. */
+static const char *watch(void)
+{
+  struct plm_error error = {0};
+  struct plm_ops *ops;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+  const pid_t packer =
+      trainer_scene_pack(&scene, trainer_scene_corpus(false), scene.config.network.evaluation_feed);
+  plm_stop_requested = 0;
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_watch(&scene.config, ops, &error);
+  const char *said = captured_end();
+  plm_descriptors_lend(); /* closes those in reserve */
+  packers_stop(packer, SIGKILL);
+  ops->close(ops);
+  if (status != PLM_OK) fail_msg("%s", error.what);
+  return said;
+}
+
+/* The lines of evaluator.jsonl as a list. */
+static cJSON *read_lines(void)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  cJSON *lines = cJSON_CreateArray();
+  assert_int_equal(plm_path_join(path, scene.run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
+  for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';)
+    cJSON_AddItemToArray(lines, cJSON_Parse(line));
+  free(text);
+  return lines;
+}
+
+/* What `evaluate --json` prints of a checkpoint on a corpus. */
+static cJSON *evaluate(int step, bool labelled)
+{
+  char checkpoint[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct plm_ops *ops;
+  snprintf(checkpoint, sizeof checkpoint, "%.4000s/checkpoints/step_%08d", scene.run, step);
+  const struct plm_evaluate_request request = {.checkpoint = checkpoint,
+                                               .corpus = trainer_scene_corpus(labelled),
+                                               .split = "valid",
+                                               .mask_rate = 0.25,
+                                               .seed = 3,
+                                               .elbo_rates = 2,
+                                               .json = true};
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+  captured_begin(STDERR_FILENO);
+  captured_begin(STDOUT_FILENO);
+  const plm_status status = plm_evaluate_once(&request, ops, &error);
+  fflush(stdout);
+  cJSON *line = cJSON_Parse(captured_end());
+  captured_end();
+  ops->close(ops);
+  if (status != PLM_OK) fail_msg("%s", error.what);
+  assert_non_null(line);
+  return line;
+}
+
+static void same(const cJSON *line, const cJSON *other, const char *name)
+{
+  const cJSON *a = cJSON_GetObjectItemCaseSensitive(line, name),
+              *b = cJSON_GetObjectItemCaseSensitive(other, name);
+  if (a == NULL || !cJSON_Compare(a, b, true))
+    fail_msg("%s: %s, but %s", name, cJSON_PrintUnformatted(line), cJSON_PrintUnformatted(other));
+}
+
+static void each_checkpoint_is_evaluated(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"step",          "identity",   "split",    "weights",
+                                      "loss",          "perplexity", "accuracy", "f1",
+                                      "mcc",           "tokens",     "elbo",     "baseline_entropy",
+                                      "loss_by_length"};
+  watch();
+  cJSON *lines = read_lines();
+  assert_int_equal(cJSON_GetArraySize(lines), LINES);
+  for (int i = 0; i < LINES; i++) {
+    const cJSON *line = cJSON_GetArrayItem(lines, i);
+    const int step = i / SETS * EVERY;
+    const bool other = i % SETS == 1;
+    assert_string_equal(cJSON_GetObjectItem(line, "set")->valuestring, other ? "other" : "corpus");
+    assert_true(trainer_scene_number(line, "step") == step);
+    assert_true(trainer_scene_number(line, "lag_steps") == STEPS - step);
+    assert_true(trainer_scene_number(line, "seconds") > 0);
+    cJSON *expected = evaluate(step, other);
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) same(line, expected, names[k]);
+    const cJSON *rates = cJSON_GetObjectItem(line, "loss_by_mask_rate");
+    assert_int_equal(cJSON_GetArraySize(rates), 2);
+    assert_true(cJSON_HasObjectItem(rates, "0.25") && cJSON_HasObjectItem(rates, "0.5"));
+    cJSON_Delete(expected);
+  }
+  cJSON_Delete(lines);
+}
+
+static bool has_endpoint(void)
+{
+  char value[512];
+  return plm_endpoint_read(scene.run, "evaluation_feed", value, NULL) == PLM_OK;
+}
+
+/* What is reported is not evaluated again, and a line that is missing is. */
+static void reports_count(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  watch();
+  cJSON *lines = read_lines();
+  assert_int_equal(cJSON_GetArraySize(lines), LINES);
+  cJSON_Delete(lines);
+  assert_false(has_endpoint());
+  assert_int_equal(plm_path_join(path, scene.run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
+  char *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;
+  memmove(second, third, strlen(third) + 1);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
+  free(text);
+  const char *said = watch();
+  assert_non_null(strstr(said, "step 0 other valid: loss "));
+  assert_null(strstr(said, "step 0 valid: loss "));
+  assert_null(strstr(said, "step 2"));
+  lines = read_lines();
+  assert_int_equal(cJSON_GetArraySize(lines), LINES);
+  const cJSON *last = cJSON_GetArrayItem(lines, LINES - 1);
+  assert_true(trainer_scene_number(last, "step") == 0);
+  assert_string_equal(cJSON_GetObjectItem(last, "set")->valuestring, "other");
+  cJSON_Delete(lines);
+}
+
+static int setup(void **state)
+{
+  char more[PLM_PATH_SIZE + 200], trainer[100];
+  (void)trainer_scene_corpora(state);
+  snprintf(more, sizeof more,
+           "evaluator: {sets: [{name: other, corpus: %s, split: valid}], mask_rate: 0.25, "
+           "mask_rates: [0.5], elbo_rates: 2, seed: 3}\n",
+           trainer_scene_corpus(true));
+  snprintf(trainer, sizeof trainer, "steps: %d, ema: 0.9, checkpoint: {every: %d, keep_last: 9}",
+           STEPS, EVERY);
+  trainer_scene_make(&scene, trainer, more);
+  trainer_scene_endpoint(&scene.config.network.evaluation_feed);
+  trainer_scene_trains(&scene, 0, true);
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  plm_config_deinit(&scene.config);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_checkpoint_is_evaluated),
+      cmocka_unit_test(reports_count),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
