@@ -7,6 +7,8 @@
 #include "common/base/numbers/hash.h"
 #include "evaluator/watch/feed_stream.h"
 #include "tests/support/corpora/corpus_windows.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/scratch.h"
 #include "tests/support/peers/packers.h"
 
 /* ---- credit ---------------------------------------------------------------------------------- */
@@ -136,12 +138,37 @@ static void a_wait_for_packers_can_be_given_up(void **state)
   plm_feed_close(feed);
 }
 
+/* They are those of the feed's only corpus. */
+static void labels_are_those_of_the_corpus(void **state)
+{
+  (void)state;
+  const struct written_corpus of = {.tokenizer = PLM_TOKENIZER_ESM,
+                                    .documents = {[PLM_SPLIT_TRAIN] = 20, [PLM_SPLIT_VALID] = 5},
+                                    .longest = 60,
+                                    .labelled = true};
+  const struct plm_feed_options options = packers_keyed_options();
+  plm_corpus_close(written_corpus_open("labelled", &of));
+  struct plm_feed *feed = packers_feed(&options);
+  const pid_t packer = packers_start(scratch_path("labelled"), plm_feed_bound(feed), NULL, NULL);
+  const volatile int give_up = 0;
+  struct plm_feed_stream context = {feed, &give_up};
+  const struct plm_chunk_stream stream = plm_stream_of_feed(&context);
+  const struct plm_label_schema *schema = NULL;
+  assert_int_equal(stream.labels(&context, &schema, NULL), PLM_OK);
+  assert_non_null(schema);
+  assert_int_equal(schema->count, 5);
+  assert_string_equal(schema->columns[1].name, "family");
+  packers_stop(packer, SIGTERM);
+  plm_feed_close(feed);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_feed_reads_at_most_two_sets_ahead),
       cmocka_unit_test(a_split_is_read_to_its_end),
       cmocka_unit_test(a_wait_for_packers_can_be_given_up),
+      cmocka_unit_test(labels_are_those_of_the_corpus),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
