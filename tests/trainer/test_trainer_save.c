@@ -17,6 +17,7 @@
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 #include "trainer/checkpoint/resume.h"
+#include "trainer/profile/profile_state.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_options.h"
 #include "trainer/trainer_save.h"
@@ -241,6 +242,34 @@ static void a_snapshot_has_the_whole_state(void **state)
   end(&s);
 }
 
+/* Each written checkpoint is one event, whoever asks and however often. */
+static void a_profile_is_told_once(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s, 3);
+  struct plm_trainer *trainer = &s.trainer;
+  struct plm_profile profile = {.recording = true};
+  plm_save_tell_profile(trainer, true); /* there is no profile */
+  trainer->profile = &profile;
+  plm_save_tell_profile(trainer, true); /* nothing is written yet */
+  assert_int_equal(profile.count, 0);
+  for (uint64_t step = 7; step <= 8; step++) {
+    trainer->state.step = step;
+    save(&s);
+    for (int i = 0; i < 3; i++) plm_save_tell_profile(trainer, i == 0);
+    assert_int_equal(profile.count, step - 6);
+    const struct plm_profile_event *event = &profile.events[step - 7];
+    assert_string_equal(event->name, "write checkpoint");
+    assert_int_equal(event->number, step);
+    assert_true(event->track == PLM_TRACK_WRITER && event->kind == PLM_SPAN_CHECKPOINT);
+    assert_true(0 < event->begin_ns && event->begin_ns < event->end_ns);
+  }
+  trainer->profile = NULL;
+  free(profile.events);
+  end(&s);
+}
+
 /* The arenas of a trainer on the host: weights, first, second, average. The caller frees them. */
 static float *arenas_of(struct plm_trainer *trainer, size_t *count)
 {
@@ -446,6 +475,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_snapshot_has_the_whole_state),
+      cmocka_unit_test(a_profile_is_told_once),
       cmocka_unit_test(a_resume_loads_what_was_saved),
       cmocka_unit_test(another_optimizer_is_named),
       cmocka_unit_test(a_step_is_saved_once),
