@@ -256,6 +256,7 @@ $(MPI_LIBRARY): $(MPI_OBJ) $(LIBRARY_OBJ)
 $(BUILD)/obj/tests/kernels/mpi/%.o: ALL_CFLAGS += $(patsubst -I%,-isystem %,$(MPI_FLAGS))
 $(BUILD)/tests/kernels/mpi/test_mpi_watch $(BUILD)/tests/kernels/mpi/test_mpi_silence: \
   $(BUILD)/obj/library/kernels/mpi/mpi_watch.o $(BUILD)/obj/tests/kernels/mpi/post_office.o $(BUILD)/obj/tests/kernels/mpi/watched_ranks.o
+$(BUILD)/tests/kernels/mpi/test_mpi_transfers: $(BUILD)/obj/library/kernels/mpi/mpi_carrier.o $(BUILD)/obj/library/kernels/mpi/mpi_library.o
 # The emulated backend. Programs load it (PLM_CUDA_LIBRARY), and test programs are linked with it; because it is
 # shared, they need not be linked again when a kernel changes.
 EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
