@@ -26,6 +26,7 @@ static struct ompi_predefined_datatype_t unit;
 
 static struct ompi_request_t requests[MOST];
 static int made, tests_needed = 1;
+static uint64_t done_ns; /* when MPI last said that a request is done */
 static bool test_fails;
 static int call_fails; /* the call with this number, from 1; 0: none */
 static struct plm_text asked;
@@ -100,7 +101,9 @@ int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
   (void)status;
   if (test_fails) return MPI_ERR_OTHER;
-  *done = ++(*request)->asked >= tests_needed;
+  const int times = __atomic_add_fetch(&(*request)->asked, 1, __ATOMIC_RELAXED);
+  *done = times >= __atomic_load_n(&tests_needed, __ATOMIC_RELAXED);
+  if (*done) done_ns = plm_clock_ns();
   return MPI_SUCCESS;
 }
 
@@ -222,11 +225,10 @@ static struct plm_transfer transfer_of(enum plm_transfer_kind kind, enum plm_lan
 
 static void does(struct plm_mpi *mpi, struct plm_transfer transfer, const char *expected)
 {
-  const uint64_t begun_ns = plm_clock_ns();
   mpi->base.start(&mpi->base, &transfer);
   assert_int_equal(mpi->base.wait(&mpi->base, &transfer, NULL), PLM_OK);
   assert_true(transfer.done && transfer.moved == transfer.bytes);
-  assert_true(begun_ns <= transfer.ended_ns && transfer.ended_ns <= plm_clock_ns());
+  assert_true(done_ns <= transfer.ended_ns && transfer.ended_ns <= plm_clock_ns());
   expect_asked(expected);
 }
 
@@ -250,6 +252,8 @@ static void each_kind_has_its_call(void **state)
        "send of 64 bytes in steps, from 1, peer 5\n");
   does(mpi, transfer_of(PLM_RECEIVE, PLM_LANE_INPUT, PLM_SCOPE_ALL, 3),
        "receive of 3 bytes in inputs, to 8, peer 5\n");
+  does(mpi, transfer_of(PLM_BROADCAST, PLM_LANE_STEP, PLM_SCOPE_ALL, 0),
+       "broadcast of 0 bytes in steps, to 8, peer 0\n");
   close_engine(mpi);
 }
 
@@ -302,8 +306,6 @@ static void several_are_under_way(void **state)
   close_engine(mpi);
 }
 
-/* ---- what others see ------------------------------------------------------------------------- */
-
 /* Waits until the carrier has looked so many times more. */
 static uint64_t waited_after_looks(struct plm_mpi *mpi, int count)
 {
@@ -320,6 +322,23 @@ static uint64_t waited_after_looks(struct plm_mpi *mpi, int count)
   pthread_mutex_unlock(&mpi->mutex);
   return since;
 }
+
+/* What is under way when the engine is closed is brought to its end. */
+static void closing_waits(void **state)
+{
+  (void)state;
+  struct plm_mpi *mpi = open_engine();
+  struct plm_transfer transfer = transfer_of(PLM_SEND, PLM_LANE_STEP, PLM_SCOPE_ALL, 1);
+  tests_needed = 1 << 30;
+  mpi->base.start(&mpi->base, &transfer);
+  while (waited_after_looks(mpi, 1) == 0) continue; /* it has begun */
+  const int so_far = __atomic_load_n(&requests[0].asked, __ATOMIC_RELAXED);
+  __atomic_store_n(&tests_needed, so_far + 500, __ATOMIC_RELAXED);
+  close_engine(mpi);
+  assert_true(transfer.done);
+}
+
+/* ---- what others see ------------------------------------------------------------------------- */
 
 /* The time since which a transfer of steps is unfinished, here or in another engine. */
 static void a_wait_has_a_beginning(void **state)
@@ -421,13 +440,10 @@ static void this_rank_fails(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(each_kind_has_its_call),
-      cmocka_unit_test(large_transfers_are_cut),
-      cmocka_unit_test(several_are_under_way),
-      cmocka_unit_test(a_wait_has_a_beginning),
-      cmocka_unit_test(the_engine_begins_patiently),
-      cmocka_unit_test(calls_that_fail),
-      cmocka_unit_test(this_rank_fails),
+      cmocka_unit_test(each_kind_has_its_call), cmocka_unit_test(large_transfers_are_cut),
+      cmocka_unit_test(several_are_under_way),  cmocka_unit_test(closing_waits),
+      cmocka_unit_test(a_wait_has_a_beginning), cmocka_unit_test(the_engine_begins_patiently),
+      cmocka_unit_test(calls_that_fail),        cmocka_unit_test(this_rank_fails),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
