@@ -380,6 +380,7 @@ static void scores(void **state)
   same(request->output, "o");
   asks(&plm_task_score, "score", SCORE "--csv -");
   asks(&plm_task_score, "score", "--checkpoint C --wild-type - A1G");
+  asks(&plm_task_score, "score", "--checkpoint C --wild-type - --csv f");
 }
 
 static void scores_that_are_refused(void **state)

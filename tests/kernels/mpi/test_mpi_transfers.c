@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/text/text.h"
@@ -107,10 +110,20 @@ int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
   return MPI_SUCCESS;
 }
 
+static int graces; /* sleeps of two seconds, which take no time here */
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+  (void)left;
+  graces += wanted->tv_sec == 2;
+  return wanted->tv_sec > 0 ? 0 : (int)syscall(SYS_nanosleep, wanted, NULL);
+}
+
 /* ---- the rest of the engine ------------------------------------------------------------------ */
 
 static bool world_fails;
 static int worlds_closed, farewells, looks;
+static struct plm_mpi *last;  /* that was opened, or not */
 static uint64_t waited_since; /* at the last look */
 
 plm_status plm_mpi_check(int code, const char *what, struct plm_error *error)
@@ -121,6 +134,7 @@ plm_status plm_mpi_check(int code, const char *what, struct plm_error *error)
 
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error)
 {
+  last = mpi;
   if (world_fails) return plm_error_set(error, PLM_CONFIG, "no world");
   mpi->base.place = (struct plm_rank_place){.rank = RANK, .ranks = RANKS, .group_size = 2};
   mpi->all[PLM_LANE_STEP] = comm_at(0);
@@ -184,9 +198,9 @@ static void say(const struct plm_error *error)
 
 static plm_status try_open(struct plm_collective **collective, struct plm_error *error)
 {
-  made = call_fails = worlds_closed = farewells = looks = 0;
+  made = call_fails = worlds_closed = farewells = looks = graces = 0;
   tests_needed = 1;
-  test_fails = world_fails = false;
+  test_fails = false;
   return plm_collective_entry()->open(say, collective, error);
 }
 
@@ -437,6 +451,39 @@ static void this_rank_fails(void **state)
   close_failed(mpi);
 }
 
+/* Then the rank that said it exits first, and the others two seconds later. */
+static void another_rank_fails(void **state)
+{
+  (void)state;
+  for (uint32_t speaker = RANK; speaker <= RANK + 1; speaker++) {
+    struct plm_mpi *mpi = open_engine();
+    const struct plm_error error = {.status = PLM_NO_SPACE, .what = "the disk is full"};
+    struct plm_transfer transfer = transfer_of(PLM_SEND, PLM_LANE_STEP, PLM_SCOPE_ALL, 1);
+    __atomic_store_n(&tests_needed, 1 << 30, __ATOMIC_RELAXED);
+    mpi->base.start(&mpi->base, &transfer);
+    plm_mpi_set_failing(mpi, speaker, &error);
+    assert_int_equal(mpi->base.wait(&mpi->base, &transfer, NULL), PLM_NO_SPACE);
+    assert_int_equal(mpi->base.speaker(&mpi->base), speaker);
+    close_failed(mpi);
+    assert_int_equal(graces, speaker != RANK);
+  }
+}
+
+/* Without a world there is no engine. */
+static void a_world_that_cannot_be_opened(void **state)
+{
+  (void)state;
+  struct plm_collective *collective = NULL;
+  struct plm_error error = {0};
+  world_fails = true;
+  assert_int_equal(try_open(&collective, &error), PLM_CONFIG);
+  world_fails = false;
+  assert_string_equal(error.what, "no world");
+  assert_null(collective);
+  assert_true(worlds_closed == 0 && farewells == 0 && looks == 0);
+  free(last);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -444,6 +491,7 @@ int main(void)
       cmocka_unit_test(several_are_under_way),  cmocka_unit_test(closing_waits),
       cmocka_unit_test(a_wait_has_a_beginning), cmocka_unit_test(the_engine_begins_patiently),
       cmocka_unit_test(calls_that_fail),        cmocka_unit_test(this_rank_fails),
+      cmocka_unit_test(another_rank_fails),     cmocka_unit_test(a_world_that_cannot_be_opened),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
