@@ -337,7 +337,10 @@ static void contacts_that_are_refused(void **state)
   refused("F --task contacts --checkpoint C --train 0", PLM_USAGE, "--train");
   refused("F --task contacts --checkpoint C --train 1000001", PLM_USAGE, "--train");
   refused("F --task contacts --checkpoint C --max-length 0", PLM_USAGE, "--max-length 0");
-  refused(contacts_line(1, "--train 4"), PLM_FORMAT, "(--train)");
+  struct plm_error error;
+  assert_int_equal(run(contacts_line(1, "--train 4"), NULL, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "(--train)"));
+  assert_string_equal(error.where, proteins);
   refused(contacts_line(1, ""), PLM_FORMAT, "20");
 }
 
