@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "common/run/run.h"
+#include "common/run/run_failure.h"
 #include "stages/supervisor/control/supervisor_socket.h"
+#include "tests/support/cases/command_case.h"
 #include "tests/support/harness/scratch.h"
 
 enum { OUTPUT_SIZE = 1 << 14, LIMIT_MS = 60000 };
@@ -156,6 +158,82 @@ static void stages_are_a_table(void **state)
   assert_non_null(strstr(output, "      3 \033[33mstarting \033[0m "));
 }
 
+/* What a stage does, why it failed, and how it is started again. */
+static void troubled_stages_have_a_line(void **state)
+{
+  (void)state;
+  static const char answer[] =
+      "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\",\"instance\":0,\"activity\":\"no sign for "
+      "1:00\"},{\"stage\":\"packer\",\"instance\":2,\"state\":\"fatal\",\"cause\":\"exited with "
+      "7\",\"failed_at\":86400,\"continue\":\"plm-pipeline restart packer.2\"},{\"stage\":"
+      "\"packer\",\"instance\":3,\"state\":\"back-off\",\"cause\":\"exited with 6\",\"failed_at\":"
+      "86461}]}";
+  char output[OUTPUT_SIZE];
+  setenv("TZ", "UTC", 1);
+  assert_int_equal(with_answer("ps", answer, output), 0);
+  const char *rows = strchr(output, '\n') + 1;
+  const char *lines[6];
+  size_t count = 0;
+  for (char *line = strtok((char *)rows, "\n"); line != NULL && count < 6;
+       line = strtok(NULL, "\n"))
+    lines[count++] = line;
+  assert_int_equal(count, 6);
+  assert_string_equal(lines[1], "  trainer.0: no sign for 1:00");
+  assert_int_equal(strncmp(lines[2], "packer.2 ", 9), 0);
+  assert_string_equal(lines[3], "  1970-01-02 00:00:00: exited with 7");
+  assert_string_equal(lines[4], "  start it again with: plm-pipeline restart packer.2");
+  assert_int_equal(strncmp(lines[5], "packer.3 ", 9), 0);
+}
+
+/* A run that is not running may have failed. */
+static void the_last_failure_is_told(void **state)
+{
+  static struct plm_run_failure failure = {
+      .time_s = 86400, .exit_code = 5, .stage = "trainer.0", .cause = "exited with 5: too bad"};
+  char output[OUTPUT_SIZE], expected[2 * PLM_PATH_SIZE + 300];
+  (void)state;
+  setenv("TZ", "UTC", 1);
+  assert_int_equal(plm_run_failure_write(scratch_directory(), &failure, NULL), PLM_OK);
+  assert_int_equal(pipeline("ps", output), 3);
+  snprintf(
+      expected, sizeof expected,
+      "plm-pipeline: %.4000s is not running. It failed at 1970-01-02 00:00:00 with exit code 5: "
+      "trainer.0 exited with 5: too bad\n  continue with `plm-pipeline up "
+      "%.4000s/pipeline.yaml`\n",
+      scratch_directory(), scratch_directory());
+  assert_string_equal(output, expected);
+  plm_run_failure_remove(scratch_directory());
+}
+
+/* On a terminal, each look overwrites the one before. */
+static void a_terminal_is_redrawn(void **state)
+{
+  char path[PLM_SOCKET_PATH_SIZE], run[PLM_PATH_SIZE];
+  pthread_t thread;
+  int listener;
+  (void)state;
+  snprintf(run, sizeof run, "%s", scratch_directory());
+  setenv("TERM", "xterm", 1);
+  assert_int_equal(plm_socket_path(run, path, NULL), PLM_OK);
+  assert_int_equal(plm_socket_listen(path, &listener, NULL), PLM_OK);
+  reply = "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\",\"instance\":0,\"activity\":\"it "
+          "starts\"}]}";
+  assert_int_equal(pthread_create(&thread, NULL, answer_once, &listener), 0);
+  const int code = COMMAND_ON_TERMINAL(80, "ps", "--watch", "--run", run, "--color", "never");
+  pthread_join(thread, NULL);
+  unlink(path);
+  assert_int_equal(code, 0);
+  assert_string_equal(command_err, "");
+  char expected[1000];
+  snprintf(
+      expected, sizeof expected,
+      "\033[H\033[2K%-11s %-10s %7s %-9s %8s %8s %6s %8s %5s\n\033[2K%-11s %-10s %7s %-9s %8s %8s "
+      "%6s %8s %5s\n\033[2K  trainer.0: it starts\n\033[J",
+      "STAGE", "NODE", "PID", "STATE", "RESTARTS", "AGE", "SIGN", "RATE", "QUEUE", "trainer.0", "",
+      "-", "", "0", "0:00", "", "", "");
+  assert_string_equal(command_out, expected);
+}
+
 /* ps --watch ends without an error once the supervisor is gone. */
 static void a_run_is_watched_to_its_end(void **state)
 {
@@ -196,6 +274,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(requests_and_answers),
       cmocka_unit_test(stages_are_a_table),
+      cmocka_unit_test(troubled_stages_have_a_line),
+      cmocka_unit_test(the_last_failure_is_told),
+      cmocka_unit_test(a_terminal_is_redrawn),
       cmocka_unit_test(a_run_is_watched_to_its_end),
       cmocka_unit_test(without_a_supervisor_it_is_not_running),
   };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "common/base/process/cgroup.h"
 #include "common/run/run.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/harness/scratch.h"
@@ -209,6 +210,103 @@ static void a_dry_run_says_what_would_start(void **state)
   assert_non_null(strstr(command_out, " here; trainer.threads 0 (all), evaluator.threads auto\n"));
 }
 
+/* The lines of a dry run between two headings. */
+static void expect_part(const char *from, const char *to, const char *expected)
+{
+  const char *begin = strstr(command_out, from), *end = begin != NULL ? strstr(begin, to) : NULL;
+  char part[4096];
+  if (end == NULL) fail_msg("no part from %s to %s: %s", from, to, command_out);
+  snprintf(part, sizeof part, "%.*s", (int)(end - begin), begin);
+  assert_string_equal(part, expected);
+}
+
+/* The trainer is a script that answers with this line of JSON. */
+static void with_estimate(const char *json)
+{
+  char script[2000];
+  snprintf(script, sizeof script, "#!/bin/sh\ncat <<'the end'\n%s\nthe end\n", json);
+  command_case_program("plm-trainer", script);
+  const int code = COMMAND("up", "--dry-run", file, "trainer");
+  command_programs = "/nowhere";
+  assert_int_equal(code, 0);
+}
+
+static void memory_is_that_of_the_trainer(void **state)
+{
+  (void)state;
+  plm_cgroup_read_below("/no such groups");
+  with_estimate("{\"total\":1500000,\"parameter_count\":1234,\"free_bytes\":2500000,\"fits\":true,"
+                "\"largest_micro_batch_tokens\":4096}");
+  expect_part("memory\n", "disk\n",
+              "memory\n  trainer       1.5 MB for 1234 parameters (2.5 MB are free)\n"
+              "                this fits; largest trainer.micro_batch_tokens that fits: 4096\n");
+  with_estimate("{\"total\":1500000,\"parameter_count\":1234,\"fits\":false,"
+                "\"largest_micro_batch_tokens\":1,\"unknown\":\"no driver\"}");
+  expect_part("memory\n", "disk\n",
+              "memory\n  trainer       1.5 MB for 1234 parameters (free memory is unknown: no "
+              "driver)\n                this does not fit; largest trainer.micro_batch_tokens that "
+              "fits: 1\n");
+  with_estimate("{\"total\":1500000,\"parameter_count\":1234,\"fits\":false}");
+  expect_part("memory\n", "disk\n",
+              "memory\n  trainer       1.5 MB for 1234 parameters (free memory is unknown: no "
+              "answer)\n                no micro-batch fits\n");
+  with_estimate("{\"device\":\"cuda\",\"total\":9,\"device_bytes\":3500000,\"host_bytes\":700000,"
+                "\"parameter_count\":1234,\"free_bytes\":1}");
+  expect_part("memory\n", "disk\n",
+              "memory\n  trainer       3.5 MB for 1234 parameters, on the CUDA device (0.0 MB are "
+              "free); 0.7 MB on the host\n");
+  plm_cgroup_read_below("");
+}
+
+static void a_control_group_limits_memory(void **state)
+{
+  static const struct {
+    const char *path, *text;
+  } files[] = {{"mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
+               {"cgroup", "0::/own\n"},
+               {"memory.max", "3000000\n"},
+               {"memory.current", "1000000\n"}};
+  char root[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  (void)state;
+  scratch_run(root);
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    assert_int_equal(plm_path_join(folder, root, i < 2 ? "proc/self" : "sys/fs/cgroup/own", NULL),
+                     PLM_OK);
+    assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+    assert_int_equal(plm_path_join(path, folder, files[i].path, NULL), PLM_OK);
+    scratch_write(path, files[i].text, strlen(files[i].text));
+  }
+  plm_cgroup_read_below(root);
+  with_estimate("{\"total\":1500000,\"parameter_count\":1234,\"free_bytes\":2500000}");
+  expect_part("memory\n", "disk\n",
+              "memory\n  trainer       1.5 MB for 1234 parameters (2.5 MB are free; the control "
+              "group of this process may use 3.0 MB)\n");
+  with_estimate("{\"device\":\"cuda\",\"parameter_count\":1234,\"free_bytes\":2500000}");
+  plm_cgroup_read_below("");
+  assert_null(strstr(command_out, "control group"));
+}
+
+static void ranks_and_disk_are_estimated(void **state)
+{
+  (void)state;
+  with_estimate("{\"parameter_count\":1000000,\"ranks\":4,\"hosts\":2,\"owner_imbalance\":1.25,"
+                "\"sent_in_group\":1500000,\"group_size\":2,\"sent_on_rail\":250000}");
+  expect_part("ranks\n", "disk\n",
+              "ranks\n  4 on 2 hosts; memory is that of the rank that needs most\n"
+              "  the largest part of Muon's work is 1.25 times the mean\n"
+              "  a rank sends 1.50 MB a step within its group of 2, and 0.25 MB to other groups\n");
+  assert_non_null(strstr(command_out, ": 12.0 MB each ("));
+  assert_non_null(strstr(command_out, "\n                these fit\n"));
+  with_estimate("{\"parameter_count\":1e15,\"ranks\":2}");
+  expect_part("ranks\n", "disk\n",
+              "ranks\n  2 on 1 host; memory is that of the rank that needs most\n"
+              "  the largest part of Muon's work is 1.00 times the mean\n"
+              "  a rank sends 0.00 MB a step within its group of 2, and 0.00 MB to other groups\n");
+  assert_non_null(strstr(command_out, "\n                these do not fit: free some space"));
+  with_estimate("{\"parameter_count\":1,\"ranks\":1}");
+  assert_null(strstr(command_out, "\nranks\n"));
+}
+
 int main(void)
 {
   unsetenv("PLM_CONFIG");
@@ -220,6 +318,9 @@ int main(void)
       cmocka_unit_test_setup(a_profile_is_of_steps_of_the_run, setup),
       cmocka_unit_test_setup(finding_rates_starts_no_run, setup),
       cmocka_unit_test_setup(a_dry_run_says_what_would_start, setup),
+      cmocka_unit_test_setup(memory_is_that_of_the_trainer, setup),
+      cmocka_unit_test_setup(a_control_group_limits_memory, setup),
+      cmocka_unit_test_setup(ranks_and_disk_are_estimated, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
