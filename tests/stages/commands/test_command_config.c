@@ -180,6 +180,42 @@ static void what_it_names_is_looked_at(void **state)
   }
 }
 
+/* Tables of probes and lists of assays that are here are read. */
+static void what_tasks_name_is_read(void **state)
+{
+  static const struct {
+    const char *task, *said; /* NULL: it is taken */
+  } cases[] = {
+      {"path: t.csv, target: y, split: s", NULL},
+      {"path: t.csv, target: z, split: s", "\"z\""},
+      {"path: wrong.csv, target: y, split: s", "wrong.csv"},
+      {"kind: assays, path: d, reference: list.csv, ids: [ONE]", NULL},
+      {"kind: assays, path: d, reference: list.csv, ids: [ONE, TOW]", "lists no assay \"TOW\""},
+      {"kind: assays, path: d, reference: none.csv, ids: [ONE, TOW]", NULL}, /* made later */
+      {"kind: assays, path: d, reference: list.csv", NULL},
+      {"kind: contacts, path: d", NULL},
+  };
+  (void)state;
+  write_file("t.csv", "sequence,y,s\nMKV,1,train\nMAV,2,test\n");
+  write_file("wrong.csv", "sequence,y,s\nMKV\nMAV,2,test\n");
+  write_file("list.csv",
+             "DMS_id,DMS_filename,target_seq,DMS_binarization_cutoff\nONE,ONE.csv,MK,0\n");
+  assert_int_equal(plm_directory_make("d", NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char yaml[400];
+    snprintf(yaml, sizeof yaml, "corpus: null\nevaluator: {tasks: [{name: a, %s}]}\n",
+             cases[i].task);
+    write_file("its.yaml", yaml);
+    const int code = COMMAND("validate", "its.yaml");
+    if (code != (cases[i].said != NULL ? 2 : 0)) fail_msg("case %zu: %d %s", i, code, command_err);
+    if (cases[i].said != NULL && strstr(command_err, cases[i].said) == NULL)
+      fail_msg("case %zu: %s", i, command_err);
+    assert_string_equal(command_out, cases[i].said != NULL ? "" : "its.yaml: valid\n");
+  }
+  assert_int_equal(COMMAND("validate", "./its.yaml", "--quiet"), 0);
+  assert_string_equal(command_out, "");
+}
+
 int main(void)
 {
   unsetenv("PLM_CONFIG");
@@ -190,6 +226,7 @@ int main(void)
       cmocka_unit_test_setup(the_manual_has_every_key, setup),
       cmocka_unit_test_setup(mistakes_are_listed, setup),
       cmocka_unit_test_setup(what_it_names_is_looked_at, setup),
+      cmocka_unit_test_setup(what_tasks_name_is_read, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

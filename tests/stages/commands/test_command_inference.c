@@ -96,6 +96,22 @@ static void a_program_that_is_missing_is_an_error(void **state)
   assert_non_null(strstr(command_err, "  keep the four programs of one build in one folder\n"));
 }
 
+static void a_path_that_is_too_long_is_refused(void **state)
+{
+  static char long_path[PLM_PATH_SIZE];
+  const char *before = command_programs;
+  (void)state;
+  memset(long_path, 'x', sizeof long_path - 1);
+  command_programs = long_path;
+  const int embed = COMMAND("embed", "--checkpoint", "c", "one");
+  assert_non_null(strstr(command_err, "/plm-evaluator is longer than "));
+  const int completion = COMMAND("completion", "bash", "plm-packer");
+  command_programs = before;
+  assert_int_equal(embed, 1);
+  assert_int_equal(completion, 1);
+  assert_non_null(strstr(command_err, "/plm-packer is longer than "));
+}
+
 /* ---- completion -------------------------------------------------------------------------------
  */
 
@@ -207,6 +223,7 @@ int main(void)
       cmocka_unit_test_setup(each_task_has_its_command, setup),
       cmocka_unit_test_setup(the_command_line_is_passed_on, setup),
       cmocka_unit_test_setup(a_program_that_is_missing_is_an_error, setup),
+      cmocka_unit_test_setup(a_path_that_is_too_long_is_refused, setup),
       cmocka_unit_test_setup(programs_complete_themselves, setup),
       cmocka_unit_test_setup(the_pipeline_is_completed_here, setup),
       cmocka_unit_test_setup(a_profile_is_that_of_a_file_or_a_run, setup),

@@ -223,6 +223,12 @@ static void an_export_is_told(void **state)
   assert_non_null(strstr(command_out, ",\"evaluated\":false}\n"));
   assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "new", "-q"), 0);
   assert_string_equal(command_out, "");
+  snprintf(expected, sizeof expected, "%s/absolute", folder);
+  assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", expected, "-q"), 0);
+  assert_true(plm_file_exists("absolute/config.json"));
+  assert_int_equal(mkdir("n", 0755), 0);
+  assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "n/new", "-q"), 0);
+  assert_true(plm_file_exists("n/new/config.json"));
   scratch_write("new/more", "", 0); /* now it is no export that may be replaced */
   assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "new"), 1);
   assert_non_null(strstr(command_err, "more was changed or added since"));

@@ -204,6 +204,33 @@ static void it_is_asked_again_unless_it_was_ready(void **state)
   gang_stop(&supervisor->gang, 0, true); /* a gang that has ended gets no signal */
 }
 
+/* ---- the writer of the log ------------------------------------------------------------------- */
+
+/* Only its own end counts, and it is started again while mpirun lives. */
+static void the_writer_of_the_log_is_known(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct gang *gang = &supervisor->gang;
+  assert_false(gang_still_writes(NULL));
+  gang_kill_writer(NULL);
+  gang_reaped(NULL, 1);
+  gang->log_pid = 0;
+  assert_false(gang_still_writes(gang));
+  const pid_t writer = gang->log_pid = sleeper();
+  assert_true(gang_still_writes(gang));
+  gang_reaped(gang, writer + 1);
+  assert_true(gang_still_writes(gang));
+  gang_kill_writer(gang);
+  assert_int_equal(signal_of(writer), SIGKILL);
+  gang_reaped(gang, writer);
+  assert_false(gang_still_writes(gang));
+  assert_false(gang_has_hung(NULL));
+  assert_false(gang_has_hung(gang));
+  gang->hung = true;
+  assert_true(gang_has_hung(gang));
+  gang->hung = false;
+}
+
 /* ---- an mpirun that does not end ------------------------------------------------------------- */
 
 static void mpirun_may_live_for_a_while_after_rank_0(void **state)
@@ -269,9 +296,13 @@ static void the_end_of_rank_0_is_noticed(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(mpirun_is_started_with_a_folder_and_a_log), TEST(without_mpirun_nothing_is_started),
-      TEST(it_is_ready_when_it_has_bound_everything),  TEST(it_is_asked_again_unless_it_was_ready),
-      TEST(mpirun_may_live_for_a_while_after_rank_0),  TEST(the_end_of_rank_0_is_noticed),
+      TEST(mpirun_is_started_with_a_folder_and_a_log),
+      TEST(without_mpirun_nothing_is_started),
+      TEST(it_is_ready_when_it_has_bound_everything),
+      TEST(it_is_asked_again_unless_it_was_ready),
+      TEST(the_writer_of_the_log_is_known),
+      TEST(mpirun_may_live_for_a_while_after_rank_0),
+      TEST(the_end_of_rank_0_is_noticed),
   };
   return cmocka_run_group_tests_name("supervisor gang", tests, NULL, NULL);
 }

@@ -319,6 +319,27 @@ static void packers_that_serve_are_counted(void **state)
   cJSON_Delete(packers.troubled);
 }
 
+/* Without a supervisor: what locks and files tell, if there is anybody. */
+static void a_run_by_hand_is_read(void **state)
+{
+  (void)state;
+  struct plm_lock *trainer;
+  struct plm_error error = {0};
+  cJSON *rows = NULL;
+  assert_int_equal(plm_ps_read(run, &rows, &error), PLM_NOT_RUNNING);
+  assert_null(rows);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &trainer, NULL), PLM_OK);
+  write_file("trainer.jsonl", "");
+  write_file("peers.trainer.json", "[{\"host\":\"n1\",\"pid\":5,\"rate\":10}]");
+  assert_int_equal(plm_ps_read(run, &rows, &error), PLM_OK);
+  assert_int_equal(cJSON_GetArraySize(rows), 2);
+  assert_string_equal(plm_json_string(cJSON_GetArrayItem(rows, 0), "stage", ""), "trainer");
+  assert_string_equal(plm_json_string(cJSON_GetArrayItem(rows, 1), "stage", ""), "packer");
+  assert_true(number_of(rows, 1, "rate") == 10);
+  cJSON_Delete(rows);
+  plm_lock_release(trainer);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -330,6 +351,7 @@ int main(void)
       cmocka_unit_test_setup(signs_of_life_have_an_age, setup),
       cmocka_unit_test_setup(packers_are_those_of_the_peers_files, setup),
       cmocka_unit_test_setup(packers_that_serve_are_counted, setup),
+      cmocka_unit_test_setup(a_run_by_hand_is_read, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
