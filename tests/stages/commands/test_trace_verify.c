@@ -252,6 +252,22 @@ static void the_nearest_checkpoints_prove_a_step(void **state)
   plm_config_deinit(&config);
 }
 
+/* It is not taken for a run without checkpoints. */
+static void a_folder_that_cannot_be_read_is_an_error(void **state)
+{
+  struct plm_config config;
+  char path[PLM_PATH_SIZE], expected[PLM_PATH_SIZE + 64];
+  (void)state;
+  configure(1, false, &config);
+  assert_int_equal(plm_path_join(path, run, "checkpoints", NULL), PLM_OK);
+  (void)rmdir(path);
+  scratch_write(path, "", 0);
+  snprintf(expected, sizeof expected, "cannot open the folder %s: Not a directory", path);
+  expect_error(&config, 1, PLM_IO, expected);
+  assert_int_equal(unlink(path), 0);
+  plm_config_deinit(&config);
+}
+
 static void another_chain_is_found(void **state)
 {
   struct plm_config config;
@@ -441,6 +457,7 @@ int main(void)
   plm_log_init("t", PLM_LOG_INFO);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(the_nearest_checkpoints_prove_a_step, setup),
+      cmocka_unit_test_setup(a_folder_that_cannot_be_read_is_an_error, setup),
       cmocka_unit_test_setup(another_chain_is_found, setup),
       cmocka_unit_test_setup(what_a_checkpoint_does_not_say, setup),
       cmocka_unit_test_setup(each_corpus_is_compared, setup),
