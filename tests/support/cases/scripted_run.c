@@ -1,6 +1,7 @@
 /* The scripts and what is said of them. */
 #include "tests/support/cases/scripted_run.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ int scripted_run_begin(void **state)
       "network: {feed: 'tcp://127.0.0.1:*', evaluation_feed: 'tcp://127.0.0.1:*', "
       "announcements: 'tcp://127.0.0.1:*'}\n";
   (void)state;
+  signal(SIGHUP, SIG_DFL); /* under nohup, runs would ignore it */
   scratch_run(scripted_folder);
   assert_int_equal(chdir(scripted_folder), 0);
   scratch_write("its.yaml", yaml, strlen(yaml));
