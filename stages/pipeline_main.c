@@ -89,8 +89,13 @@ static plm_status run_command(const struct plm_command *command,
 static int pipeline_main_finish(plm_status status, const char *command,
                                 const struct plm_error *error)
 {
+  const bool lost = ferror(stdout) != 0; /* something that was written before */
   if (fflush(stdout) != 0 && status == PLM_OK) {
     perror("plm-pipeline: standard output");
+    return 1;
+  }
+  if (lost && status == PLM_OK) {
+    fprintf(stderr, "plm-pipeline: standard output: a part of it could not be written\n");
     return 1;
   }
   if (status == PLM_OK) return 0;
