@@ -3,44 +3,22 @@
 #include "common/run/done.h"
 #include "tests/support/harness/cmocka_all.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
-#include "stages/supervisor/control/supervisor_socket.h"
+#include "tests/support/cases/answering_supervisor.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/harness/scratch.h"
 
-enum { OUTPUT_SIZE = 1 << 14, LIMIT_MS = 60000 };
+enum { OUTPUT_SIZE = 1 << 14 };
 
-static char program[PLM_PATH_SIZE], request[1024];
-static const char *reply; /* without a newline */
-
-/* Accepts one connection, keeps its request and answers. */
-static void *answer_once(void *listener)
-{
-  struct pollfd item = {.fd = *(int *)listener, .events = POLLIN};
-  size_t used = 0;
-  if (poll(&item, 1, LIMIT_MS) != 1) return NULL; /* nothing was asked */
-  const int client = accept(item.fd, NULL, NULL);
-  close(item.fd); /* nobody answers a second request */
-  while (used < sizeof request - 1 && (used == 0 || request[used - 1] != '\n')) {
-    const ssize_t size = read(client, request + used, sizeof request - 1 - used);
-    if (size <= 0) break;
-    used += (size_t)size;
-  }
-  request[used > 0 ? used - 1 : 0] = '\0';
-  if (write(client, reply, strlen(reply)) < 0 || write(client, "\n", 1) != 1) perror("answer");
-  close(client);
-  return NULL;
-}
+static char program[PLM_PATH_SIZE];
+static const char *request; /* the last one */
 
 /* Runs plm-pipeline for the run folder; its standard output and error are in output. Returns the
  * exit code. */
@@ -58,18 +36,9 @@ static int pipeline(const char *arguments, char output[OUTPUT_SIZE])
 
 static int with_answer(const char *arguments, const char *answer, char output[OUTPUT_SIZE])
 {
-  char path[PLM_SOCKET_PATH_SIZE];
-  struct plm_error error = {0};
-  int listener;
-  pthread_t thread;
-  if (plm_socket_path(scratch_directory(), path, &error) != PLM_OK) fail_msg("%s", error.what);
-  if (plm_socket_listen(path, &listener, &error) != PLM_OK) fail_msg("%s", error.what);
-  reply = answer;
-  request[0] = '\0';
-  assert_int_equal(pthread_create(&thread, NULL, answer_once, &listener), 0);
+  answering_begin(scratch_directory(), answer, 1);
   const int code = pipeline(arguments, output);
-  pthread_join(thread, NULL);
-  unlink(path);
+  request = answering_end();
   return code;
 }
 
@@ -208,20 +177,16 @@ static void the_last_failure_is_told(void **state)
 /* On a terminal, each look overwrites the one before. */
 static void a_terminal_is_redrawn(void **state)
 {
-  char path[PLM_SOCKET_PATH_SIZE], run[PLM_PATH_SIZE];
-  pthread_t thread;
-  int listener;
+  char run[PLM_PATH_SIZE];
   (void)state;
   snprintf(run, sizeof run, "%s", scratch_directory());
   setenv("TERM", "xterm", 1);
-  assert_int_equal(plm_socket_path(run, path, NULL), PLM_OK);
-  assert_int_equal(plm_socket_listen(path, &listener, NULL), PLM_OK);
-  reply = "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\",\"instance\":0,\"activity\":\"it "
-          "starts\"}]}";
-  assert_int_equal(pthread_create(&thread, NULL, answer_once, &listener), 0);
+  answering_begin(run,
+                  "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\",\"instance\":0,\"activity\":"
+                  "\"it starts\"}]}",
+                  1);
   const int code = COMMAND_ON_TERMINAL(80, "ps", "--watch", "--run", run, "--color", "never");
-  pthread_join(thread, NULL);
-  unlink(path);
+  answering_end();
   assert_int_equal(code, 0);
   assert_string_equal(command_err, "");
   char expected[1000];

@@ -10,6 +10,7 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
+#include "tests/support/cases/answering_supervisor.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/harness/scratch.h"
 
@@ -161,6 +162,63 @@ static void a_running_run_has_packers(void **state)
   plm_lock_release(lock);
 }
 
+#define FATAL(number) "{\"stage\":\"packer\",\"instance\":" number ",\"state\":\"fatal\"},"
+
+/* At most eight packers are told, and what the trainer and the evaluator do. */
+static void what_takes_long_is_told(void **state)
+{
+  static const char packers[] =
+      "{\"ok\":true,\"stages\":["
+      "{\"stage\":\"packer\",\"instance\":0,\"state\":\"ready\",\"standby\":false},"
+      "{\"stage\":\"packer\",\"instance\":1,\"state\":\"fatal\",\"activity\":\"x\"},"
+      "{\"stage\":\"packer\",\"instance\":2,\"state\":\"back-off\"},"
+      "{\"stage\":\"packer\",\"instance\":3,\"state\":\"ready\",\"activity\":\"no sign for 1:00\","
+      "\"standby\":true}," FATAL("4") FATAL("5") FATAL("6") FATAL("7") FATAL("8") FATAL("9")
+          FATAL("10") "{\"stage\":\"trainer\",\"instance\":0,\"state\":\"fatal\"}]}";
+  struct plm_lock *trainer, *evaluator;
+  char path[PLM_PATH_SIZE];
+  (void)state;
+  write_file("a/pipeline.yaml", "");
+  snprintf(path, sizeof path, "%s", folder_of("a"));
+  assert_int_equal(plm_lock_acquire(path, "trainer", &trainer, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(path, "evaluator", &evaluator, NULL), PLM_OK);
+  write_file("a/pulse.trainer.json", "{\"doing\":\"loading\"}");
+  write_file("a/pulse.evaluator.json", "{\"doing\":\"evaluating step 5\"}");
+  const char *const old[] = {"a/trainer.lock", "a/evaluator.lock"}, *const signs[] = {
+                                                                        "a/pulse.trainer.json",
+                                                                        "a/pulse.evaluator.json"};
+  for (int i = 0; i < 2; i++) {
+    scratch_age(folder_of(old[i]), 1000);
+    scratch_age(folder_of(signs[i]), 700);
+  }
+  answering_begin(path, packers, 1);
+  const int code = COMMAND("runs", runs);
+  answering_end();
+  assert_int_equal(code, 0);
+  static const char row[] = HEAD
+      "a                          running          -          -          -            -        "
+      "2\n";
+  assert_int_equal(strncmp(command_out, row, strlen(row)), 0);
+  assert_non_null(strstr(command_out, "\n  evaluator: no sign for 11:4"));
+  assert_non_null(strstr(command_out,
+                         "\n  packer.1: fatal\n  packer.2: back-off\n  packer.3: no sign "
+                         "for 1:00\n  packer.4: fatal\n"));
+  assert_non_null(strstr(command_out, "\n  packer.8: fatal\n  and 2 more packers; see plm-pipeline "
+                                      "ps\n"));
+  answering_begin(path, packers, 1);
+  const int json = COMMAND("runs", runs, "--json");
+  answering_end();
+  plm_lock_release(trainer);
+  plm_lock_release(evaluator);
+  assert_int_equal(json, 0);
+  assert_non_null(strstr(command_out, ",\"evaluator_sign_age_s\":70"));
+  assert_non_null(strstr(command_out, ",\"evaluator_doing\":\"evaluating step 5\","));
+  assert_non_null(strstr(command_out, ",\"evaluator_activity\":\"no sign for 11:4"));
+  assert_non_null(strstr(command_out, ",\"activity\":\"no sign for 11:4"));
+  assert_non_null(strstr(command_out, ",\"packers\":2,\"packer_activities\":[{\"packer\":"
+                                      "\"packer.1\",\"activity\":\"fatal\"},"));
+}
+
 static void what_is_no_folder_is_an_error(void **state)
 {
   char expected[2 * PLM_PATH_SIZE];
@@ -186,6 +244,7 @@ int main(void)
       cmocka_unit_test_setup(the_loss_is_that_of_the_first_split, setup),
       cmocka_unit_test_setup(a_failure_is_explained, setup),
       cmocka_unit_test_setup(a_running_run_has_packers, setup),
+      cmocka_unit_test_setup(what_takes_long_is_told, setup),
       cmocka_unit_test_setup(what_is_no_folder_is_an_error, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

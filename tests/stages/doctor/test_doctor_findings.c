@@ -16,6 +16,7 @@
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/supervisor/prepare/run_ports.h"
+#include "tests/support/cases/answering_supervisor.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -385,6 +386,73 @@ static void a_silent_trainer(void **state)
   plm_lock_release(lock);
 }
 
+/* What the supervisor of the run answers, and what is said of it. */
+static void with_answer(const char *answer)
+{
+  begin("");
+  answering_begin(run, answer, 1);
+  plm_doctor_run(&doctor);
+  answering_end();
+}
+#define STAGES(rows) "{\"ok\":true,\"stages\":[" rows "]}"
+
+static void stages_in_trouble_are_named(void **state)
+{
+  static const struct {
+    const char *answer, *found, *fix;
+    enum plm_grade grade;
+  } cases[] = {
+      {STAGES("{\"stage\":\"trainer\",\"instance\":0,\"state\":\"ready\"}"),
+       "it is running, and its steps end", "", PLM_GRADE_OK},
+      {STAGES(
+           "{\"stage\":\"packer\",\"instance\":3,\"state\":\"fatal\",\"activity\":\"x\",\"cause\":"
+           "\"exited with 7\"}"),
+       "packer.3 has failed for good: exited with 7",
+       "remove the cause, then: plm-pipeline restart packer.3", PLM_GRADE_PROBLEM},
+      {STAGES("{\"stage\":\"packer\",\"instance\":3,\"state\":\"back-off\"}"),
+       "packer.3 has failed and will be started again: its log says why",
+       "remove the cause; see `plm-pipeline logs packer.3`", PLM_GRADE_WARNING},
+      {STAGES("{\"stage\":\"trainer\",\"pid\":77,\"activity\":\"waiting for the writer of a "
+              "checkpoint\"}"),
+       "trainer.0 (process 77): waiting for the writer of a checkpoint",
+       "see whether the disk of the run folder is slow or hangs", PLM_GRADE_WARNING},
+      {STAGES("{\"stage\":\"trainer\",\"pid\":77,\"activity\":\"waiting for packers\"}"),
+       "trainer.0 (process 77): waiting for packers",
+       "see `plm-pipeline logs packer`, or start more with `plm-pipeline scale packer=N` or "
+       "`plm-pipeline join`",
+       PLM_GRADE_WARNING},
+      {STAGES("{\"stage\":\"trainer\",\"pid\":77,\"activity\":\"stopped by a signal\"}"),
+       "trainer.0 (process 77): stopped by a signal",
+       "continue it with `kill -CONT PID`, or restart it: plm-pipeline restart trainer.0",
+       PLM_GRADE_WARNING},
+      {STAGES("{\"stage\":\"trainer\",\"pid\":77,\"activity\":\"no step for 9:00\"}"),
+       "trainer.0 (process 77): no step for 9:00",
+       "see `plm-pipeline logs trainer.0`; if nothing moves, restart it: plm-pipeline restart "
+       "trainer.0",
+       PLM_GRADE_WARNING},
+  };
+  char fix[PLM_PATH_SIZE], many[8000];
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    with_answer(cases[i].answer);
+    expect("run", cases[i].grade, cases[i].found, cases[i].fix);
+  }
+  with_answer("{\"ok\":true}");
+  snprintf(fix, sizeof fix,
+           "see whether its process is stopped; it is named in %.300s/supervisor.lock", run);
+  expect("run", PLM_GRADE_WARNING,
+         "the supervisor does not answer: the supervisor's answer lists no stages", fix);
+  assert_int_equal(doctor.count, 1);
+  size_t used = (size_t)snprintf(many, sizeof many, "{\"ok\":true,\"stages\":[");
+  for (int i = 0; i < 20; i++)
+    used += (size_t)snprintf(many + used, sizeof many - used,
+                             "%s{\"stage\":\"packer\",\"instance\":%d,\"state\":\"fatal\"}",
+                             i > 0 ? "," : "", i);
+  snprintf(many + used, sizeof many - used, "]}");
+  with_answer(many); /* few are told */
+  assert_int_equal(doctor.count, 16);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -399,6 +467,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(locales_are_tried, setup, end),
       cmocka_unit_test_setup_teardown(a_failure_of_the_last_start, setup, end),
       cmocka_unit_test_setup_teardown(a_silent_trainer, setup, end),
+      cmocka_unit_test_setup_teardown(stages_in_trouble_are_named, setup, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
