@@ -245,15 +245,44 @@ static void an_export_is_told(void **state)
   assert_non_null(strstr(command_out, expected));
 }
 
+/* ---- validate ---------------------------------------------------------------------------------
+ */
+
+/* What trainer.init_from names is opened, compared with the model and described. */
+static void the_first_weights_are_described(void **state)
+{
+  static const char yaml[] =
+      "corpus: null\ndata: {max_length: 32}\ntrainer: {init_from: model, batch_tokens: 64, "
+      "micro_batch_tokens: 32}\n"
+      "model: {preset: none, architecture: transformer, hidden_size: 32, num_attention_heads: 2, "
+      "num_hidden_layers: 2, expansion_ratio: 2, soft_logit_cap: 16}\n";
+  (void)state;
+  scratch_write("its.yaml", yaml, strlen(yaml));
+  if (COMMAND("validate", "its.yaml") != 0) fail_msg("%s", command_err);
+  assert_int_equal(strncmp(command_out, "trainer.init_from: ", 19), 0);
+  assert_non_null(strstr(command_out, "\nits.yaml: valid\n"));
+  assert_int_equal(COMMAND("validate", "its.yaml", "-q"), 0);
+  assert_string_equal(command_out, "");
+  assert_int_equal(COMMAND("validate", "its.yaml", "--json"), 0);
+  assert_string_equal(command_out, "[]\n");
+  assert_int_equal(COMMAND("validate", "its.yaml", "--set", "model.num_hidden_layers=3"), 2);
+  assert_non_null(strstr(command_err, "num_hidden_layers"));
+  assert_string_equal(command_out, "");
+  assert_int_equal(mkdir("none", 0755), 0);
+  assert_int_equal(COMMAND("validate", "its.yaml", "--set", "trainer.init_from=none"), 2);
+  assert_string_equal(command_out, "");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
   unsetenv("PLM_CONFIG");
   const struct CMUnitTest tests[] = {
-      TEST(a_folder_is_uploaded_as_it_is), TEST(a_model_is_exported_and_uploaded),
-      TEST(an_upload_that_fails_is_told),  TEST(a_signal_stops_the_upload),
-      TEST(commands_are_printed_instead),  TEST(an_export_is_told),
+      TEST(a_folder_is_uploaded_as_it_is),   TEST(a_model_is_exported_and_uploaded),
+      TEST(an_upload_that_fails_is_told),    TEST(a_signal_stops_the_upload),
+      TEST(commands_are_printed_instead),    TEST(an_export_is_told),
+      TEST(the_first_weights_are_described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

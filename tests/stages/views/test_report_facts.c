@@ -136,6 +136,41 @@ static void a_machine_may_be_unknown_or_odd(void **state)
   }
 }
 
+/* A run that is stopped has been trained as its newest checkpoint says. One that is running is
+ * trained as it was started last, and what that changed becomes marks. */
+static void the_checkpoint_has_the_configuration(void **state)
+{
+  (void)state;
+  static struct plm_report_run run;
+  char folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct plm_lock *lock;
+  make_run("kept", folder);
+  write_file(folder, "pipeline.yaml", "seed: 7\ntrainer: {steps: 50, ema: 0.5}\n");
+  state_file(folder, "00000008",
+             "{\"step\":8,\"configuration\":\"seed: 7\\ntrainer: {steps: 20, ema: 0.25}\\n\"}");
+  if (plm_report_run_read(folder, &run, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_int_equal(run.config.trainer.steps, 20);
+  assert_true(run.config.trainer.ema == 0.25);
+  assert_int_equal(run.marks.count, 0);
+  plm_report_run_deinit(&run);
+  assert_int_equal(plm_lock_acquire(folder, "trainer", &lock, NULL), PLM_OK);
+  const plm_status status = plm_report_run_read(folder, &run, &error);
+  plm_lock_release(lock);
+  assert_int_equal(status, PLM_OK);
+  assert_int_equal(run.config.trainer.steps, 50);
+  assert_true(run.config.trainer.ema == 0.5);
+  assert_int_equal(run.marks.count, 4); /* warmup and cooldown are parts of the steps */
+  for (size_t i = 0; i < 4; i++) assert_int_equal(run.marks.list[i].step, 8);
+  assert_string_equal(run.marks.list[0].text, "trainer.steps: 20 -> 50");
+  assert_string_equal(run.marks.list[3].text, "trainer.ema: 0.25 -> 0.5");
+  plm_report_run_deinit(&run);
+  state_file(folder, "00000008", "{\"step\":8,\"configuration\":\"seed: [\"}");
+  if (plm_report_run_read(folder, &run, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_int_equal(run.config.trainer.steps, 50); /* it cannot be read */
+  plm_report_run_deinit(&run);
+}
+
 static void metrics_of_both_stages_are_read(void **state)
 {
   (void)state;
@@ -194,6 +229,7 @@ int main(void)
       cmocka_unit_test(a_state_is_that_of_the_locks_and_of_done),
       cmocka_unit_test(the_newest_checkpoint_tells_the_machine),
       cmocka_unit_test(a_machine_may_be_unknown_or_odd),
+      cmocka_unit_test(the_checkpoint_has_the_configuration),
       cmocka_unit_test(metrics_of_both_stages_are_read),
       cmocka_unit_test(what_is_no_run_is_refused),
   };
