@@ -115,6 +115,7 @@ static void an_error_is_printed(void **state)
 {
   (void)state;
   const struct plm_error bare = {.status = PLM_BUSY}, what = {.what = "it is wrong"},
+                         brief = {.what = "w", .where = "p", .hint = "h"},
                          all = {.what = "it is wrong", .where = "file:3", .hint = "remove it"};
   plm_log_init("test", PLM_LOG_INFO);
   captured_begin(STDERR_FILENO);
@@ -124,12 +125,16 @@ static void an_error_is_printed(void **state)
   plm_log_error(&bare);
   plm_log_error(&what);
   plm_log_error(&all);
+  plm_error_print("name", &brief);
+  plm_log_error(&brief);
   assert_string_equal(captured_end(), "name: in use by another process\n"
                                       "name: it is wrong\n"
                                       "name: file:3: it is wrong\n  remove it\n"
                                       "test: error: in use by another process\n"
                                       "test: error: it is wrong\n"
-                                      "test: error: file:3: it is wrong (remove it)\n");
+                                      "test: error: file:3: it is wrong (remove it)\n"
+                                      "name: p: w\n  h\n"
+                                      "test: error: p: w (h)\n");
 }
 
 static void levels_below_the_least_are_not_logged(void **state)
