@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/metrics/metrics.h"
 #include "common/metrics/prometheus.h"
 #include "tests/support/expected/expected_file.h"
 
@@ -80,6 +81,45 @@ static void each_name_has_its_head_once(void **state)
   plm_prometheus_close(NULL);
 }
 
+/* The parts of an object are told apart by what they are. */
+static void parts_have_labels(void **state)
+{
+  static const struct {
+    enum plm_metric_stage stage;
+    const char *field, *label;
+  } rows[] = {
+      {PLM_STAGE_TRAINER, "loss_by_source", "source"},
+      {PLM_STAGE_TRAINER, "tokens_by_source", "source"},
+      {PLM_STAGE_TRAINER, "gradient_norms", "layer"},
+      {PLM_STAGE_TRAINER, "weight_norms", "layer"},
+      {PLM_STAGE_TRAINER, "update_norms", "layer"},
+      {PLM_STAGE_EVALUATOR, "loss_by_length", "length"},
+      {PLM_STAGE_EVALUATOR, "loss_by_mask_rate", "mask_rate"},
+      {PLM_STAGE_EVALUATOR, "attention_entropy", "layer"},
+      {PLM_STAGE_EVALUATOR, "rmse_by_label", "column"},
+      {PLM_STAGE_EVALUATOR, "spearman_by_assay", "assay"},
+      {PLM_STAGE_EVALUATOR, "low", "measure"},
+      {PLM_STAGE_EVALUATOR, "high", "measure"},
+      {PLM_STAGE_EVALUATOR, "baseline", "measure"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_prometheus *metrics = plm_prometheus_open("run");
+    struct plm_text text = {0};
+    char line[128], expected[64];
+    assert_non_null(plm_metric_find(rows[i].stage, rows[i].field));
+    plm_prometheus_started(metrics, rows[i].stage, "0");
+    snprintf(line, sizeof line, "{\"step\":1,\"split\":\"valid\",\"%s\":{\"part\":4.5}}",
+             rows[i].field);
+    prometheus_add(metrics, rows[i].stage, "0", line, true);
+    plm_prometheus_print(metrics, &text);
+    snprintf(expected, sizeof expected, ",%s=\"part\"} 4.5\n", rows[i].label);
+    if (strstr(text.data, expected) == NULL) fail_msg("%s: %s", expected, text.data);
+    plm_text_deinit(&text);
+    plm_prometheus_close(metrics);
+  }
+}
+
 /* More samples than the table holds: the further ones are left out, and the others stay. */
 static void the_table_has_a_limit(void **state)
 {
@@ -136,6 +176,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_name_has_its_head_once),
+      cmocka_unit_test(parts_have_labels),
       cmocka_unit_test(the_table_has_a_limit),
       cmocka_unit_test(a_text_replaces_the_one_before),
   };
