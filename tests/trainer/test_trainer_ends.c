@@ -9,9 +9,9 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
-#include "tests/support/cases/trainer_scene.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/peers/trainer_scene.h"
 
 static const char settings[] = "steps: 4, ema: 0.9, checkpoint: {every: 2, keep_last: 9}%s";
 static struct trainer_scene whole; /* a run to the end, with which others are compared */

@@ -7,9 +7,9 @@
 
 #include "common/run/done.h"
 #include "common/run/run.h"
-#include "tests/support/cases/trainer_scene.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/peers/trainer_scene.h"
 
 static cJSON *trainer_json_at(const struct trainer_scene *scene, const char *step)
 {

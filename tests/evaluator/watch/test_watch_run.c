@@ -12,10 +12,10 @@
 #include "common/run/stop.h"
 #include "evaluator/evaluate/evaluate_once.h"
 #include "evaluator/watch/watch.h"
-#include "tests/support/cases/trainer_scene.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/packers.h"
+#include "tests/support/peers/trainer_scene.h"
 
 enum { STEPS = 4, EVERY = 2, SETS = 2, LINES = SETS * (STEPS / EVERY + 1) };
 

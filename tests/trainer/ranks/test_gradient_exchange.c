@@ -10,26 +10,10 @@
 
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
-#include "tests/support/harness/must.h"
+#include "tests/support/peers/rank_board.h"
 #include "trainer/profile/profile_state.h"
 
-enum { MOST_RANKS = 4, SCOPES = 3, MOST_MAILS = 200, SHARES = 3, MOST_PARAMETERS = 128 };
-
-/* ---- the board ------------------------------------------------------------------------------- */
-
-struct mail {
-  enum plm_transfer_kind kind;
-  size_t bytes;
-  char *data; /* what was sent, all slices */
-};
-
-static struct board {
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  struct mail mails[MOST_RANKS][SCOPES][MOST_MAILS];
-  size_t count[MOST_RANKS][SCOPES];
-  uint64_t sent[MOST_RANKS][SCOPES]; /* bytes, to other ranks */
-} board = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+enum { MOST_RANKS = RANK_BOARD_RANKS, SHARES = 3, MOST_PARAMETERS = 128 };
 
 struct rank {
   struct plm_collective collective;
@@ -48,76 +32,6 @@ struct rank {
   void (*run)(struct rank *rank);
 };
 
-/* The other ranks of a scope: member i, of so many. */
-static uint32_t scope_size(const struct plm_rank_place *place, enum plm_scope scope)
-{
-  if (scope == PLM_SCOPE_GROUP) return place->group_size;
-  return scope == PLM_SCOPE_RAIL ? place->ranks / place->group_size : place->ranks;
-}
-
-static uint32_t member(const struct plm_rank_place *place, enum plm_scope scope, uint32_t i)
-{
-  if (scope == PLM_SCOPE_GROUP) return place->rank / place->group_size * place->group_size + i;
-  return scope == PLM_SCOPE_RAIL ? i * place->group_size + place->rank % place->group_size : i;
-}
-
-static size_t sent_slices(const struct plm_rank_place *place, const struct plm_transfer *transfer)
-{
-  return transfer->kind == PLM_ALL_TO_ALL ? scope_size(place, transfer->scope) : 1;
-}
-
-/* The memory that a transfer fills may not be used meanwhile, so it is spoilt. */
-static void post(const struct plm_rank_place *place, struct plm_transfer *transfer)
-{
-  const uint32_t size = scope_size(place, transfer->scope);
-  const size_t bytes = sent_slices(place, transfer) * transfer->bytes;
-  struct mail mail = {transfer->kind, transfer->bytes, must(malloc(bytes + 1))};
-  PLM_ASSERT(transfer->lane == PLM_LANE_STEP);
-  memcpy(mail.data, transfer->from, bytes);
-  memset(transfer->to, 0xff, size * transfer->bytes);
-  pthread_mutex_lock(&board.mutex);
-  transfer->moved = board.count[place->rank][transfer->scope]++;
-  PLM_ASSERT(transfer->moved < MOST_MAILS);
-  board.mails[place->rank][transfer->scope][transfer->moved] = mail;
-  board.sent[place->rank][transfer->scope] += (size - 1) * transfer->bytes;
-  pthread_cond_broadcast(&board.changed);
-  pthread_mutex_unlock(&board.mutex);
-}
-
-static void take(const struct plm_rank_place *place, struct plm_transfer *transfer)
-{
-  const uint32_t size = scope_size(place, transfer->scope);
-  const size_t bytes = transfer->bytes, number = transfer->moved;
-  pthread_mutex_lock(&board.mutex);
-  for (uint32_t i = 0; i < size; i++) {
-    const uint32_t from = member(place, transfer->scope, i);
-    while (board.count[from][transfer->scope] <= number)
-      pthread_cond_wait(&board.changed, &board.mutex);
-    const struct mail *mail = &board.mails[from][transfer->scope][number];
-    PLM_ASSERT(mail->kind == transfer->kind && mail->bytes == bytes);
-    uint32_t slice = 0;
-    for (uint32_t j = 0; j < size && transfer->kind == PLM_ALL_TO_ALL; j++)
-      if (member(place, transfer->scope, j) == place->rank) slice = j;
-    if (from == place->rank) /* nothing has written to it */
-      PLM_ASSERT(memcmp(mail->data, transfer->from, sent_slices(place, transfer) * bytes) == 0);
-    memcpy((char *)transfer->to + i * bytes, mail->data + slice * bytes, bytes);
-  }
-  pthread_mutex_unlock(&board.mutex);
-}
-
-static void collective_start(struct plm_collective *collective, struct plm_transfer *transfer)
-{
-  post(&collective->place, transfer);
-}
-
-static plm_status collective_wait(struct plm_collective *collective, struct plm_transfer *transfer,
-                                  struct plm_error *error)
-{
-  (void)error;
-  take(&collective->place, transfer);
-  return PLM_OK;
-}
-
 static struct rank *rank_of(struct plm_transport *transport)
 {
   return (struct rank *)((char *)transport - offsetof(struct rank, transport));
@@ -127,7 +41,7 @@ static void transport_start(struct plm_transport *transport, struct plm_transfer
 {
   PLM_ASSERT(transfer->bytes % PLM_SLICE_UNIT == 0);
   PLM_ASSERT(transfer->scope != PLM_SCOPE_ALL);
-  post(&rank_of(transport)->collective.place, transfer);
+  rank_board_post(&rank_of(transport)->collective.place, transfer);
 }
 
 static plm_status transport_wait(struct plm_transport *transport, struct plm_transfer *transfer,
@@ -136,7 +50,7 @@ static plm_status transport_wait(struct plm_transport *transport, struct plm_tra
   struct rank *rank = rank_of(transport);
   if (rank->waits_left > 0 && --rank->waits_left == 0)
     return plm_error_set(error, PLM_FAILURE, "rank 1 has died");
-  take(&rank->collective.place, transfer);
+  rank_board_take(&rank->collective.place, transfer);
   transfer->ended_ns = rank->ranks.rank == 0 ? plm_clock_ns() : 0;
   return PLM_OK;
 }
@@ -182,8 +96,8 @@ static void open_rank(uint32_t r, enum plm_precision precision, bool profiled)
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   *rank = (struct rank){
       .collective = {.place = {.rank = r, .ranks = gang.count, .group_size = gang.group_size},
-                     .start = collective_start,
-                     .wait = collective_wait},
+                     .start = rank_board_start,
+                     .wait = rank_board_wait},
       .transport = {.start = transport_start,
                     .wait = transport_wait,
                     .mark = transport_mark,
@@ -213,15 +127,6 @@ static void open_gang(uint32_t count, uint32_t group_size, bool rounds,
   for (uint32_t r = 0; r < count; r++) open_rank(r, precision, profiled);
 }
 
-static void clear_board(void)
-{
-  for (uint32_t r = 0; r < MOST_RANKS; r++)
-    for (int s = 0; s < SCOPES; s++)
-      for (size_t i = 0; i < board.count[r][s]; i++) free(board.mails[r][s][i].data);
-  memset(board.count, 0, sizeof board.count);
-  memset(board.sent, 0, sizeof board.sent);
-}
-
 static void close_gang(void)
 {
   for (uint32_t r = 0; r < gang.count; r++) {
@@ -231,7 +136,7 @@ static void close_gang(void)
     rank->ops->close(rank->ops);
     free(rank->profile.events);
   }
-  clear_board();
+  rank_board_clear();
 }
 
 static void *run_thread(void *context)
@@ -364,10 +269,10 @@ static void everything_arrives_where_it_is_held(enum plm_precision precision)
       plm_exchange_count(&request, gang.group_size, rounds ? PLM_COMPRESS_BF16 : PLM_COMPRESS_NONE,
                          &bytes);
       for (uint32_t r = 0; r < gang.count; r++) {
-        assert_int_equal(board.sent[r][PLM_SCOPE_GROUP], bytes.sent_in_group);
-        assert_int_equal(board.sent[r][PLM_SCOPE_RAIL], bytes.sent_on_rail);
+        assert_int_equal(rank_board_sent(r, PLM_SCOPE_GROUP), bytes.sent_in_group);
+        assert_int_equal(rank_board_sent(r, PLM_SCOPE_RAIL), bytes.sent_on_rail);
       }
-      clear_board();
+      rank_board_clear();
     }
     close_gang();
   }
@@ -513,8 +418,9 @@ static void a_profile_has_the_transfers(void **state)
     assert_int_equal(events_called(profile, "weights in group", &bytes[4]), buckets);
     assert_int_equal(events_called(profile, "weights on rail", &bytes[5]), buckets);
     /* of the two slices, one goes to another rank */
-    assert_true(bytes[0] + bytes[2] + bytes[4] == 2.0 * (double)board.sent[r][PLM_SCOPE_GROUP]);
-    assert_true(bytes[1] + bytes[3] + bytes[5] == 2.0 * (double)board.sent[r][PLM_SCOPE_RAIL]);
+    assert_true(bytes[0] + bytes[2] + bytes[4] ==
+                2.0 * (double)rank_board_sent(r, PLM_SCOPE_GROUP));
+    assert_true(bytes[1] + bytes[3] + bytes[5] == 2.0 * (double)rank_board_sent(r, PLM_SCOPE_RAIL));
     assert_true(bytes[0] == 2 * bytes[1] && bytes[2] == bytes[3] && bytes[4] == 2 * bytes[5]);
   }
   close_gang();
@@ -551,7 +457,7 @@ static void any_wait_may_fail(void **state)
   }
 }
 
-/* A sum has so many parts at most. */
+/* A sum has so many parts at most. And the transport measures how long a rank computes. */
 static void too_many_ranks(void **state)
 {
   (void)state;
@@ -573,16 +479,8 @@ static void too_many_ranks(void **state)
                      rows[i].expected);
     plm_exchange_close(exchange);
   }
-  close_gang();
-}
-
-static void computing_is_measured_by_the_transport(void **state)
-{
-  (void)state;
-  open_gang(1, 1, false, PLM_PRECISION_FP32, false);
-  plm_exchange_mark(gang.ranks[0].exchange, PLM_COMPUTE_RESUMES);
-  assert_int_equal(gang.ranks[0].marked, PLM_COMPUTE_RESUMES);
-  assert_true(plm_exchange_computed(gang.ranks[0].exchange) == 1.5 + PLM_COMPUTE_RESUMES);
+  plm_exchange_mark(rank->exchange, PLM_COMPUTE_RESUMES);
+  assert_true(rank->marked == PLM_COMPUTE_RESUMES && plm_exchange_computed(rank->exchange) == 3.5);
   close_gang();
 }
 
@@ -596,7 +494,6 @@ int main(void)
       cmocka_unit_test(a_profile_has_the_transfers),
       cmocka_unit_test(any_wait_may_fail),
       cmocka_unit_test(too_many_ranks),
-      cmocka_unit_test(computing_is_measured_by_the_transport),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* A whole trainer in this process with a real packer beside it. Its run is small: a transformer of
  * one layer and 60 short proteins, or as many with labels. */
-#ifndef PLM_TESTS_SUPPORT_CASES_TRAINER_SCENE_H
-#define PLM_TESTS_SUPPORT_CASES_TRAINER_SCENE_H
+#ifndef PLM_TESTS_SUPPORT_PEERS_TRAINER_SCENE_H
+#define PLM_TESTS_SUPPORT_PEERS_TRAINER_SCENE_H
 
 #include <cjson/cJSON.h>
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 /* See trainer_scene.h. */
-#include "tests/support/cases/trainer_scene.h"
+#include "tests/support/peers/trainer_scene.h"
 
 #include <signal.h>
 #include <stdio.h>
