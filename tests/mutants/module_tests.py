@@ -50,8 +50,8 @@ class ModuleTests:
         """Whether it runs programs of the product, by itself or by a helper (tests/support)."""
         if name.endswith((".sh", ".py")):
             return True
-        text = (self.base.tree / "tests" / f"{name}.c").read_text()
-        return "PLM_BIN" in text or '"tests/support/peers/packers.h"' in text
+        text = self.tests[name].source.read_text()
+        return "PLM_BIN" in text or re.search(r'"tests/support/peers/(packers|trainer_scene)\.h"', text)
 
     @functools.cache  # noqa: B019
     def targets(self, name):
@@ -64,7 +64,7 @@ class ModuleTests:
     def headers(self, name):
         """What a test program includes."""
         if not name.endswith((".sh", ".py")):
-            text = (self.base.tree / "tests" / f"{name}.c").read_text()
+            text = self.tests[name].source.read_text()
             return frozenset(re.findall(r'^#include "([^"]+)"', text, re.M))
         return frozenset()
 

@@ -132,9 +132,7 @@ def find_tests(root=TESTS, table=None):
         if "versions" in test.marks:
             found += at_versions(test)
         if "cublaslt" in test.marks:
-            found.append(
-                dataclasses.replace(test, name=test.name + CUBLASLT, set="all", marks=set())
-            )
+            found.append(dataclasses.replace(test, name=test.name + CUBLASLT, marks=set()))
     if unused:
         raise TableError(f"tests/tests.tsv: no test fits {', '.join(sorted(unused))}")
     return found
