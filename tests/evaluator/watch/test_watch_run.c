@@ -1,5 +1,6 @@
 /* The watching evaluator on a run that a trainer in this process has made: each checkpoint has a
  * line for each held-out set, with the numbers of `evaluate` on that checkpoint. */
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +23,13 @@ enum { STEPS = 4, EVERY = 2, SETS = 2, LINES = SETS * (STEPS / EVERY + 1) };
 static struct trainer_scene scene;
 
 /* Watches until everything is reported. Returns what it says. */
-static const char *watch(void)
+static const char *watch(bool labelled)
 {
   struct plm_error error = {0};
   struct plm_ops *ops;
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
-  const pid_t packer =
-      trainer_scene_pack(&scene, trainer_scene_corpus(false), scene.config.network.evaluation_feed);
+  const pid_t packer = trainer_scene_pack(&scene, trainer_scene_corpus(labelled),
+                                          scene.config.network.evaluation_feed);
   plm_stop_requested = 0;
   captured_begin(STDERR_FILENO);
   const plm_status status = plm_watch(&scene.config, ops, &error);
@@ -96,7 +97,7 @@ static void each_checkpoint_is_evaluated(void **state)
                                       "loss",          "perplexity", "accuracy", "f1",
                                       "mcc",           "tokens",     "elbo",     "baseline_entropy",
                                       "loss_by_length"};
-  watch();
+  watch(false);
   cJSON *lines = read_lines();
   assert_int_equal(cJSON_GetArraySize(lines), LINES);
   for (int i = 0; i < LINES; i++) {
@@ -129,7 +130,7 @@ static void reports_count(void **state)
   (void)state;
   char path[PLM_PATH_SIZE], *text;
   size_t size;
-  watch();
+  watch(false);
   cJSON *lines = read_lines();
   assert_int_equal(cJSON_GetArraySize(lines), LINES);
   cJSON_Delete(lines);
@@ -140,7 +141,7 @@ static void reports_count(void **state)
   memmove(second, third, strlen(third) + 1);
   assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
   free(text);
-  const char *said = watch();
+  const char *said = watch(false);
   assert_non_null(strstr(said, "step 0 other valid: loss "));
   assert_null(strstr(said, "step 0 valid: loss "));
   assert_null(strstr(said, "step 2"));
@@ -150,6 +151,54 @@ static void reports_count(void **state)
   assert_true(trainer_scene_number(last, "step") == 0);
   assert_string_equal(cJSON_GetObjectItem(last, "set")->valuestring, "other");
   cJSON_Delete(lines);
+}
+
+/* The event files of the evaluator say that the run is complete. */
+static void the_board_says_that_it_is_complete(void **state)
+{
+  (void)state;
+  static const char ended[] = "_hparams_/session_end_info";
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], *bytes;
+  size_t size;
+  int found = 0;
+  assert_int_equal(plm_path_join(folder, scene.run, "tensorboard/evaluator", NULL), PLM_OK);
+  DIR *directory = opendir(folder);
+  assert_non_null(directory);
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (entry->d_name[0] == '.') continue;
+    assert_int_equal(plm_path_join(path, folder, entry->d_name, NULL), PLM_OK);
+    assert_int_equal(plm_file_read(path, 1 << 20, &bytes, &size, NULL), PLM_OK);
+    found += memmem(bytes, size, ended, strlen(ended)) != NULL;
+    free(bytes);
+  }
+  closedir(directory);
+  assert_true(found > 0);
+}
+
+/* The labels of a run are evaluated like those of `evaluate`. */
+static void a_run_that_predicts_labels(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"step", "loss", "accuracy", "macro_f1", "labels"};
+  const struct trainer_scene kept = scene;
+  struct plm_error error;
+  trainer_scene_open_labelled(&scene, "steps: 2, objective: classification, labels: [family], "
+                                      "checkpoint: {every: 2}");
+  trainer_scene_endpoint(&scene.config.network.evaluation_feed);
+  assert_int_equal(trainer_scene_run(&scene, &error), PLM_OK);
+  trainer_scene_close(&scene);
+  watch(true);
+  cJSON *lines = read_lines();
+  assert_int_equal(cJSON_GetArraySize(lines), 2);
+  for (int i = 0; i < 2; i++) {
+    cJSON *expected = evaluate(2 * i, true);
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+      same(cJSON_GetArrayItem(lines, i), expected, names[k]);
+    cJSON_Delete(expected);
+  }
+  cJSON_Delete(lines);
+  plm_config_deinit(&scene.config);
+  scene = kept;
 }
 
 static int setup(void **state)
@@ -180,6 +229,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_checkpoint_is_evaluated),
       cmocka_unit_test(reports_count),
+      cmocka_unit_test(the_board_says_that_it_is_complete),
+      cmocka_unit_test(a_run_that_predicts_labels),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
