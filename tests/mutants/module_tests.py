@@ -51,7 +51,9 @@ class ModuleTests:
         if name.endswith((".sh", ".py")):
             return True
         text = self.tests[name].source.read_text()
-        return "PLM_BIN" in text or re.search(r'"tests/support/peers/(packers|trainer_scene)\.h"', text)
+        return "PLM_BIN" in text or re.search(
+            r'"tests/support/peers/(packers|trainer_scene)\.h"', text
+        )
 
     @functools.cache  # noqa: B019
     def targets(self, name):

@@ -337,8 +337,7 @@ static void the_log_has_the_measures_of_a_task(void **state)
 static void labels_have_their_own_measures(void **state)
 {
   (void)state;
-  const struct plm_label_result labels = {
-      .task = PLM_TASK_REGRESSION, .loss = 0.75, .labels = 9};
+  const struct plm_label_result labels = {.task = PLM_TASK_REGRESSION, .loss = 0.75, .labels = 9};
   struct plm_evaluation_result result = distinct();
   struct plm_text words = {0};
   char expected[500];
