@@ -192,7 +192,7 @@ $(BUILD)/obj/%.o: %.c $(COMPILED_BY)
 # The digest is compiled into these objects, so they depend on all of the headers.
 $(BUILD)/obj/kernels/backend.o $(BUILD)/obj/emulated/kernels/cuda/library.cu.o \
 $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: $(INTERFACE_HEADERS)
-$(BUILD)/obj/kernels/backend.o: ALL_CFLAGS += $(INTERFACE_FLAG)
+$(BUILD)/obj/kernels/backend.o $(BUILD)/obj/tests/kernels/test_backend_choice.o: ALL_CFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/emulated/kernels/cuda/library.cu.o: private ALL_CXXFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 
