@@ -168,6 +168,17 @@ static void a_script_is_written_with_advice(void **state)
                       "no packer\n");
 }
 
+/* Both are about a configuration, which has to be there. */
+static void a_configuration_is_needed(void **state)
+{
+  (void)state;
+  assert_int_equal(unlink("its.yaml"), 0);
+  assert_int_equal(COMMAND("slurm"), 2);
+  assert_non_null(strstr(command_err, "pipeline.yaml"));
+  assert_int_equal(COMMAND("k8s", "--image", "i", "--keys", "keys"), 2);
+  assert_non_null(strstr(command_err, "pipeline.yaml"));
+}
+
 /* ---- k8s --------------------------------------------------------------------------------------
  */
 
@@ -235,6 +246,9 @@ static void options_of_objects_have_bounds(void **state)
       assert_int_equal(K8S(cases[i].option, cases[i].bad[k]), 2);
       assert_string_equal(command_out, "");
     }
+  assert_int_equal(K8S("--cpus", "x"), 2);
+  assert_int_equal(K8S("--set", "run=runs/9"), 2); /* it gives no name */
+  assert_string_equal(command_out, "");
   refuses("--image is missing: the container image with the programs", 2, WORDS("k8s", "its.yaml"));
   refuses("unexpected argument \"other\"", 2, WORDS("k8s", "its.yaml", "other", "--image", "i"));
   refuses("--output its.yaml is also the input", 2,
@@ -275,6 +289,7 @@ int main(void)
       cmocka_unit_test_setup(options_change_the_job, setup),
       cmocka_unit_test_setup(options_of_a_job_have_bounds, setup),
       cmocka_unit_test_setup(a_script_is_written_with_advice, setup),
+      cmocka_unit_test_setup(a_configuration_is_needed, setup),
       cmocka_unit_test_setup(objects_have_their_usual_size, setup),
       cmocka_unit_test_setup(options_change_the_objects, setup),
       cmocka_unit_test_setup(options_of_objects_have_bounds, setup),

@@ -45,6 +45,7 @@ static int setup(void **state)
   free(values);
   free(table);
   command_case_program("hf", "#!/bin/sh\nfor i; do echo \"$i\"; done >words\nls \"$3\" >uploaded\n"
+                             "[ ! -e \"$3/README.md\" ] || cp \"$3/README.md\" card\n"
                              "echo 'said by hf'\n");
   snprintf(path_before, sizeof path_before, "%s", getenv("PATH"));
   char paths[sizeof path_before + PLM_PATH_SIZE];
@@ -123,6 +124,7 @@ static void a_model_is_exported_and_uploaded(void **state)
   assert_string_equal(words + strlen(start) + 6, "/model\n.\n--repo-type\nmodel\n--commit-message\n"
                                                  "plm-pipeline: step 0, model weights\n");
   assert_non_null(strstr(contents("uploaded"), "README.md\n"));
+  assert_non_null(strstr(contents("card"), "\n# them/it\n"));
   nothing_is_left();
   assert_int_equal(COMMAND("push", "them/it", "--checkpoint", "model", "--message", "mine"), 0);
   assert_non_null(strstr(contents("words"), "\n--commit-message\nmine\n"));

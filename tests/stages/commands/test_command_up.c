@@ -10,6 +10,7 @@
 #include "common/base/process/cgroup.h"
 #include "common/run/run.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
 
 static char run[PLM_PATH_SIZE], file[PLM_PATH_SIZE];
@@ -210,6 +211,28 @@ static void a_dry_run_says_what_would_start(void **state)
   assert_non_null(strstr(command_out, " here; trainer.threads 0 (all), evaluator.threads auto\n"));
 }
 
+/* Each corpus of a mixture has a line, and the ranks of the trainer one. */
+static void a_dry_run_names_corpora_and_ranks(void **state)
+{
+  static const struct written_corpus small = {.documents = {20, 2, 2}, .longest = 10},
+                                     other = {.documents = {21, 2, 2}, .longest = 10};
+  char one[PLM_PATH_SIZE], two[PLM_PATH_SIZE];
+  char set[3 * PLM_PATH_SIZE], expected[3 * PLM_PATH_SIZE];
+  (void)state;
+  plm_corpus_close(written_corpus_open("one", &small));
+  plm_corpus_close(written_corpus_open("two", &other));
+  snprintf(one, sizeof one, "%s", scratch_path("one"));
+  snprintf(two, sizeof two, "%s", scratch_path("two"));
+  snprintf(set, sizeof set, "corpus=[{path: %.4000s}, {path: %.4000s}]", one, two);
+  if (COMMAND("up", "--dry-run", file, "packer", "evaluator", "--set", set) != 0)
+    fail_msg("%s", command_err);
+  snprintf(expected, sizeof expected,
+           "graph\n  corpus        %.4000s\n                %.4000s\n    -> packer x 3\n", one,
+           two);
+  assert_non_null(strstr(command_out, expected));
+  assert_null(strstr(command_out, " ranks\n"));
+}
+
 /* The lines of a dry run between two headings. */
 static void expect_part(const char *from, const char *to, const char *expected)
 {
@@ -318,6 +341,7 @@ int main(void)
       cmocka_unit_test_setup(a_profile_is_of_steps_of_the_run, setup),
       cmocka_unit_test_setup(finding_rates_starts_no_run, setup),
       cmocka_unit_test_setup(a_dry_run_says_what_would_start, setup),
+      cmocka_unit_test_setup(a_dry_run_names_corpora_and_ranks, setup),
       cmocka_unit_test_setup(memory_is_that_of_the_trainer, setup),
       cmocka_unit_test_setup(a_control_group_limits_memory, setup),
       cmocka_unit_test_setup(ranks_and_disk_are_estimated, setup),

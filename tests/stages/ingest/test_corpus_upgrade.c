@@ -87,9 +87,11 @@ static void an_upgraded_corpus_has_the_same_documents(void **state)
     assert_int_equal(plm_corpus_keeps_clusters(&new.info), i == 1);
     assert_int_equal(new.ingested_count, old.ingested_count);
     assert_string_equal(new.ingested[0].name, old.ingested[0].name);
+    assert_true(plm_hash_equal(new.info.fingerprint, fresh.info.fingerprint));
     for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
       assert_memory_equal(&new.info.splits[s].root, &fresh.info.splits[s].root,
                           sizeof new.info.splits[s].root);
+      assert_int_equal(new.info.splits[s].clusters, fresh.info.splits[s].clusters);
       assert_int_equal(info.splits[s].documents, new.info.splits[s].documents);
       assert_int_equal(new.info.splits[s].documents, old.info.splits[s].documents);
       char *one = fasta_of(rows[i].corpus, splits[s]), *other = fasta_of(name, splits[s]);
