@@ -108,6 +108,7 @@ static plm_status choose_precision(struct plm_cpu *cpu, const struct plm_cpu_req
   if (request->precision == PLM_PRECISION_INT8) {
     const struct plm_int8_machine int8 = plm_int8_machine();
     cpu->int8 = plm_int8_kernel_of(cpu->isa, &int8);
+    cpu->rounds_attention = faster;
     cpu->ops.int8 = true;
   }
   return PLM_OK;

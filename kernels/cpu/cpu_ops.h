@@ -31,6 +31,7 @@ struct plm_cpu {
   bool bf16;   /* activations are bf16, else float */
   bool widens; /* bf16: products are fp32 ones of the widened operands (bf16_products.h) */
   const struct plm_int8_kernel *int8; /* NULL unless int8 was asked for */
+  bool rounds_attention; /* int8: attention rounds to bf16, which is faster on this processor */
   struct plm_pool *pool;
   struct plm_cpu_vector vector; /* kernels for this isa and precision */
   struct plm_cpu_vector floats; /* the same for float activations; only if it widens */

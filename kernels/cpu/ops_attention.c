@@ -49,15 +49,14 @@ static const struct plm_attention_kernels *const KERNELS[PLM_ISA_COUNT] = {
 void plm_cpu_attention_register(struct plm_cpu *cpu)
 {
   const struct plm_attention_kernels *kernels = KERNELS[cpu->isa];
-  const bool int8 = cpu->int8 != NULL;
 #if defined(__x86_64__)
   const enum plm_processor_level level = plm_processor_level();
   if (cpu->isa == PLM_ISA_AVX512 && level >= PLM_PROCESSOR_AVX512_BF16)
-    kernels = (cpu->bf16 || int8) && level >= PLM_PROCESSOR_AMX
+    kernels = (cpu->bf16 || cpu->rounds_attention) && level >= PLM_PROCESSOR_AMX
                   ? &plm_attention_kernels_avx512_amx
                   : &plm_attention_kernels_avx512_bf16;
 #endif
-  cpu->attention = plm_attention_open(kernels, cpu->pool, cpu->bf16, int8);
+  cpu->attention = plm_attention_open(kernels, cpu->pool, cpu->bf16, cpu->rounds_attention);
   cpu->ops.attention_forward = attention_forward;
   cpu->ops.attention_backward = attention_backward;
   cpu->ops.narrow_mask = narrow_mask;

@@ -91,7 +91,8 @@ def states(model):
 @pytest.fixture(autouse=True)
 def attention_in_fp32(monkeypatch):
     flags = pathlib.Path("/proc/cpuinfo").read_text().split()
-    if "avx512_bf16" in flags and os.environ.get("PLM_CPU_ISA", "amx") in ("amx", "avx512_bf16"):
+    level = os.environ.get("PLM_CPU_ISA") or "amx"
+    if "avx512_bf16" in flags and level in ("amx", "avx512_bf16"):
         monkeypatch.setenv("PLM_CPU_ISA", "avx512")
 
 
