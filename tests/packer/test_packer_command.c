@@ -49,7 +49,8 @@ static int begin(void **state)
   char hex[PLM_HASH_HEX_SIZE];
   struct plm_corpus *corpus = written_corpus_open("corpus", &of);
   plm_hash_to_hex(plm_corpus_info(corpus)->fingerprint, hex);
-  snprintf(said_of_corpus, sizeof said_of_corpus, "corpus corpus: 5 sequences, fingerprint %s\n", hex);
+  snprintf(said_of_corpus, sizeof said_of_corpus, "corpus corpus: 5 sequences, fingerprint %s\n",
+           hex);
   plm_corpus_close(corpus);
   return symlink("corpus", "same");
 }
