@@ -121,6 +121,26 @@ static void the_oldest_unidentified_peer_makes_room(void **state)
   assert_int_equal(plm_limiter_connections(scene->limiter), 4);
 }
 
+/* Who leaves makes room for one more of its kind, and for no others. */
+static void who_leaves_makes_room(void **state)
+{
+  struct scene *scene = *state;
+  struct link *known = enter(scene), *first = enter(scene), *second = enter(scene);
+  plm_limiter_heard(scene->limiter, known->server, scene->now);
+  enter(scene);
+  plm_limiter_left(scene->limiter, first->server);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 3);
+  struct link *third = enter(scene);
+  assert_kept(scene, second, 0);
+  plm_limiter_left(scene->limiter, known->server);
+  plm_limiter_left(scene->limiter, known->server); /* it has left already */
+  assert_int_equal(plm_limiter_connections(scene->limiter), 3);
+  enter(scene);
+  assert_broken(scene, second, 1);
+  assert_kept(scene, third, 1);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 3);
+}
+
 static void all_connections_are_limited(void **state)
 {
   struct scene *scene = *state;
@@ -290,6 +310,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       CASE(the_oldest_unidentified_peer_makes_room),
+      CASE(who_leaves_makes_room),
       CASE(all_connections_are_limited),
       CASE(an_unidentified_peer_may_send_little),
       CASE(an_unidentified_peer_must_send_a_message),
