@@ -264,6 +264,31 @@ static void a_late_packer_costs_little_time(void **state)
   assert_true(retried > 0);
 }
 
+/* All that a single honest packer sends is used: nothing comes twice or unasked. */
+static void what_an_honest_packer_sends_is_used(void **state)
+{
+  (void)state;
+  for (uint64_t seed = 1; seed <= fewer_of(10, 4); seed++) {
+    struct run run;
+    draw_run(&run, seed);
+    sim_honest(&run.world, 1, 1);
+    open_feed(&run);
+    const uint64_t wanted = run.left;
+    while (run.left > 0) {
+      advance(&run);
+      run.pause_until_ms = 0;
+      consume_chunks(&run);
+      REQUIRE(&run, run.world.now_ms < run.world.calm_ms);
+    }
+    const struct plm_feed_counters *counters = &run.feed->counters;
+    REQUIRE(&run, counters->dropped == 0 && counters->invalid == 0 && counters->refused == 0);
+    REQUIRE(&run, counters->retried == 0 && counters->peers == 1);
+    REQUIRE(&run, counters->chunks >= wanted && counters->bytes >= run.feed->consumed_bytes);
+    REQUIRE(&run, counters->real_tokens > 0 && counters->real_tokens <= counters->bytes);
+    end_run(&run);
+  }
+}
+
 /* ---- liars -------------------------------------------------------------------------------- */
 
 /* A single packer that lies always, with nobody to compare it with: its first answer of that kind
@@ -342,6 +367,7 @@ int main(void)
       cmocka_unit_test(every_chunk_once_in_order),
       cmocka_unit_test(a_seed_replays_exactly),
       cmocka_unit_test(a_late_packer_costs_little_time),
+      cmocka_unit_test(what_an_honest_packer_sends_is_used),
       cmocka_unit_test(a_lone_liar_is_found_at_once),
       cmocka_unit_test(another_corpus_is_refused),
   };
