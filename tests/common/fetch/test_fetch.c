@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include "common/base/log/log.h"
 #include "common/corpus/corpus_description.h"
 #include "common/fetch/fetch_server.h"
+#include "common/run/stop.h"
 #include "common/wire/socket.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/harness/captured.h"
@@ -55,6 +58,20 @@ int clock_gettime(clockid_t clock, struct timespec *now)
   now->tv_sec = (time_t)(slow / NS_PER_S + parts_sent);
   now->tv_nsec = (long)(slow % NS_PER_S);
   return result;
+}
+
+/* ---- a signal ---------------------------------------------------------------------------------
+ */
+
+static off_t stops_in; /* a file of so many bytes: a stop signal comes when it is read; 0: none */
+
+/* Takes the place of libc's function in this program. */
+ssize_t read(int file, void *bytes, size_t size)
+{
+  struct stat information;
+  if (stops_in != 0 && fstat(file, &information) == 0 && information.st_size == stops_in)
+    plm_stop_requested = SIGTERM;
+  return syscall(SYS_read, file, bytes, size);
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */
@@ -367,6 +384,39 @@ static void an_interrupted_fetch_is_continued(void **state)
   close_head(&head);
 }
 
+/* A stop signal ends the look at what an earlier fetch left, which stays. */
+static void a_stop_signal_leaves_the_part(void **state)
+{
+  (void)state;
+  struct head head;
+  struct plm_fetched fetched = {0};
+  struct plm_error error = {0};
+  char part[PLM_PATH_SIZE], hash[PLM_HASH_HEX_SIZE], path[PLM_PATH_SIZE];
+  char *bytes;
+  size_t size;
+  open_head(&head, 1);
+  assert_int_equal(plm_path_join(path, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 24, &bytes, &size, NULL), PLM_OK);
+  plm_hash_to_hex(plm_hash_bytes(bytes, size), hash);
+  snprintf(part, sizeof part, "%s/%s.part", scratch_path("stopped"), hash);
+  assert_int_equal(plm_directory_make(scratch_path("stopped"), NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(part, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, part, PLM_CORPUS_DATA, NULL), PLM_OK);
+  scratch_write(path, bytes, size);
+  free(bytes);
+  const struct plm_fetch_options options = options_of(&head, "stopped");
+  stops_in = (off_t)size;
+  const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+  stops_in = 0;
+  plm_stop_requested = 0;
+  assert_int_equal(status, PLM_TERMINATED);
+  assert_int_equal(fetched.count, 0);
+  assert_true(plm_file_exists(part));
+  assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_OK);
+  plm_fetched_release(&fetched);
+  close_head(&head);
+}
+
 /* A corpus that is not what its description says is asked for once, and nothing of it is kept. */
 static void a_damaged_corpus_is_not_kept(void **state)
 {
@@ -427,6 +477,7 @@ int main(void)
       cmocka_unit_test(a_corpus_that_is_missing_ends_it),
       cmocka_unit_test(a_head_has_so_many_corpora),
       cmocka_unit_test(an_interrupted_fetch_is_continued),
+      cmocka_unit_test(a_stop_signal_leaves_the_part),
       cmocka_unit_test(a_damaged_corpus_is_not_kept),
       cmocka_unit_test(the_bar_is_removed),
   };
