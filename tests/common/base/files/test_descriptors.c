@@ -102,6 +102,7 @@ static void files_are_opened_in_the_reserve(void **state)
     for (int i = 0; i < PLM_DESCRIPTORS_RESERVED; i++) {
       const int descriptor = plm_descriptors_open("/dev/null", O_RDONLY, 0);
       if (descriptor < 0 || fcntl(descriptor, F_GETFD) != FD_CLOEXEC) _exit(1);
+      if (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) _exit(4); /* the others are taken back */
       last = descriptor;
     }
     pthread_t thread;
