@@ -184,6 +184,9 @@ static void a_run_is_read_where_it_is_now(void **state)
   assert_int_equal(plm_command_read_run(run, &config, &error), PLM_CONFIG);
   snprintf(where, sizeof where, "%s/pipeline.yaml", run);
   assert_string_equal(error.where, where);
+  memset(run, 'x', sizeof run - 1);
+  run[sizeof run - 1] = '\0';
+  assert_int_equal(plm_command_read_run(run, &config, &error), PLM_LIMIT);
 }
 
 /* A run that has started is shown as it was started. One that has not, and that the configuration

@@ -45,6 +45,32 @@ static void the_folder_must_be_ours(void **state)
   assert_int_equal(unlink(path), 0);
 }
 
+/* The name of the socket, without its ending and cut, with the user and the process. */
+static void the_path_is_short(void **state)
+{
+  static const struct {
+    const char *socket, *begins;
+  } cases[] = {{"/run/plm-ab.sock", "plm-ab"},
+               {"/run/plm-0123456.x.sock", "plm-0123456"},
+               {"/run/plm-0123456789abcdef.sock", "plm-0123456789abcdef"},
+               {"/run/plm-0123456789abcdefg.sock", "plm-0123456789abcdef"},
+               {"/run/plm-0123456789abcdef01", "plm-0123456789abcdef"}};
+  const bool memory = access("/dev/shm", W_OK | X_OK) == 0;
+  (void)state;
+  if (!memory) skip("no /dev/shm");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_gang_folder folder;
+    char expected[256];
+    assert_int_equal(plm_gang_folder_make(cases[i].socket, &folder, NULL), PLM_OK);
+    snprintf(expected, sizeof expected, "/dev/shm/%s-%u-%d.mpi", cases[i].begins,
+             (unsigned)getuid(), (int)getpid());
+    char found[PLM_PATH_SIZE];
+    snprintf(found, sizeof found, "%s", folder.path);
+    plm_gang_folder_remove(&folder);
+    assert_string_equal(found, expected);
+  }
+}
+
 static void only_abandoned_folders_are_removed(void **state)
 {
   (void)state;
@@ -85,6 +111,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_folder_must_be_ours),
+      cmocka_unit_test(the_path_is_short),
       cmocka_unit_test(only_abandoned_folders_are_removed),
   };
   return cmocka_run_group_tests(tests, prepare, NULL);
