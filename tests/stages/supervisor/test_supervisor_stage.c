@@ -249,6 +249,31 @@ static void a_full_disk_is_waited_for(void **state)
   assert_string_equal(stage->failed_how, "exited with 6");
 }
 
+/* A packer that has worked for ten minutes begins to wait anew. A trainer has to get on: without a
+ * newer checkpoint, it goes on waiting. */
+static void who_has_worked_waits_anew(void **state)
+{
+  static const struct {
+    enum plm_stage_index kind;
+    int64_t lived_ms;
+    unsigned attempts; /* after two failures */
+  } rows[] = {{PLM_KIND_PACKER, 660000, 1},
+              {PLM_KIND_PACKER, 540000, 2},
+              {PLM_KIND_EVALUATOR, 660000, 1},
+              {PLM_KIND_TRAINER, 660000, 2}};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct supervised *stage = supervisor_case_add(supervisor, rows[i].kind, PLM_STAGE_READY);
+    for (int k = 0; k < 2; k++) {
+      stage->state = PLM_STAGE_READY;
+      stage->started_ms = plm_clock_ms() - rows[i].lived_ms;
+      supervised_reaped(&supervisor->launcher, stage, EXITED(6));
+      assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
+    }
+    if (stage->failures.attempts != rows[i].attempts) fail_msg("row %zu", i);
+  }
+}
+
 /* However it ends while it is stopping, it has stopped, and is neither a failure nor restarted. */
 static void an_end_while_stopping_is_no_failure(void **state)
 {
@@ -426,6 +451,7 @@ int main(void)
       TEST(a_replay_that_ends_in_the_same_way_is_the_last),
       TEST(an_error_before_the_first_step_is_not_a_replay),
       TEST(a_full_disk_is_waited_for),
+      TEST(who_has_worked_waits_anew),
       TEST(an_end_while_stopping_is_no_failure),
       TEST(its_end_waits_for_the_writer_of_its_log),
       TEST(a_program_that_is_missing_is_a_permanent_failure),
