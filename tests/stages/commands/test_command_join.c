@@ -127,6 +127,9 @@ static void numbers_have_bounds(void **state)
   REFUSES(folder_of_run, HEAD, "--corpus", "c", "--keys", client, "--run", run, "--prometheus",
           "127.0.0.1:0");
   assert_int_equal(unlink(lock), 0);
+  assert_int_equal(
+      COMMAND("join", HEAD, "--fetch", "--keys", client, "--run", run, "--cache-limit", "0"), 2);
+  assert_non_null(strstr(command_err, "--cache-limit must be from 1 to "));
   /* a corpus that is not here is a mistake too */
   assert_int_equal(COMMAND("join", HEAD, "--corpus", "/nowhere", "--keys", client, "--run", run),
                    1);

@@ -231,6 +231,9 @@ static void an_export_is_told(void **state)
   assert_int_equal(mkdir("n", 0755), 0);
   assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "n/new", "-q"), 0);
   assert_true(plm_file_exists("n/new/config.json"));
+  assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "slashes//"), 0);
+  snprintf(expected, sizeof expected, "%s/slashes: ", folder);
+  assert_int_equal(strncmp(command_out, expected, strlen(expected)), 0);
   scratch_write("new/more", "", 0); /* now it is no export that may be replaced */
   assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "new"), 1);
   assert_non_null(strstr(command_err, "more was changed or added since"));

@@ -146,6 +146,24 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
   assert_int_equal(kill(pid, SIGTERM), 0);
   wait_until_gone(pid);
   assert_string_equal(scripted_contents("told"), "packer\n");
+  /* corpus and keys of a configuration */
+  char yaml[PLM_PATH_SIZE + 100];
+  snprintf(yaml, sizeof yaml, "corpus: %s\nnetwork: {keys: client}\n", corpus);
+  scratch_write("joins.yaml", yaml, strlen(yaml));
+  scratch_write("words", "", 0);
+  command_case_program("plm-packer", BEGINS "kill -INT $PPID\n" STAYS);
+  const char *const of_file[] = {"join", "tcp://127.0.0.1:9", "-c", "joins.yaml", "--run", "there",
+                                 NULL};
+  assert_int_equal(scripted_call(of_file), 130);
+  snprintf(
+      line, sizeof line,
+      "packer.0 -c %s/there/pipeline.yaml --run %s/there --connect tcp://127.0.0.1:9 --threads 2\n",
+      scripted_folder, scripted_folder);
+  assert_string_equal(scripted_contents("words"), line);
+  snprintf(yaml, sizeof yaml, "corpus: /nowhere\nnetwork: {keys: client}\n");
+  scratch_write("joins.yaml", yaml, strlen(yaml));
+  assert_int_equal(scripted_call(of_file), 1);
+  scripted_says("/nowhere");
 }
 
 int main(void)
