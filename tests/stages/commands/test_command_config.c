@@ -193,6 +193,9 @@ static void what_tasks_name_is_read(void **state)
       {"kind: assays, path: d, reference: list.csv, ids: [ONE, TOW]", "lists no assay \"TOW\""},
       {"kind: assays, path: d, reference: none.csv, ids: [ONE, TOW]", NULL}, /* made later */
       {"kind: assays, path: d, reference: list.csv", NULL},
+      {"kind: contacts, path: d}, {name: b, kind: contacts, path: t.csv", "b: "},
+      {"path: t.csv, target: y, split: s}, {name: b, kind: contacts, path: t.csv", "b: "},
+      {"kind: contacts, path: none}, {name: b, kind: contacts, path: t.csv", "b: "},
       {"kind: contacts, path: d", NULL},
   };
   (void)state;

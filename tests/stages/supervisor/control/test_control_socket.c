@@ -66,6 +66,57 @@ static void only_a_private_runtime_folder_is_trusted(void **state)
   assert_int_equal(chown(runtime, 0, 0), 0);
 }
 
+/* A folder that is not named as it has to be is not used, and a run that is not there has no
+ * socket. */
+static void names_of_folders_and_runs_are_checked(void **state)
+{
+  static const char *const names[] = {"", ".", "nowhere", "/no such folder"};
+  char path[PLM_SOCKET_PATH_SIZE], folder[64], deep[96];
+  struct plm_error error = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    setenv("XDG_RUNTIME_DIR", names[i], 1);
+    assert_true(lies_in(elsewhere));
+  }
+  unsetenv("XDG_RUNTIME_DIR");
+  assert_true(lies_in(elsewhere));
+  for (int length = 59; length < 61 && strlen(runtime) < 57; length++) { /* 59 are the most */
+    snprintf(deep, sizeof deep, "%s/", runtime);
+    while ((int)strlen(deep) < length) strcat(deep, "x");
+    assert_int_equal(mkdir(deep, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", deep, 1);
+    assert_true(lies_in(length == 59 ? deep : elsewhere));
+    assert_int_equal(rmdir(deep), 0);
+  }
+  setenv("XDG_RUNTIME_DIR", runtime, 1);
+  assert_int_equal(plm_socket_path("/no such run", path, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.what, "there is no run in /no such run");
+  snprintf(folder, sizeof folder, "%.50s/none/x.sock", runtime);
+  int listener = -1;
+  assert_int_equal(plm_socket_listen(folder, &listener, &error), PLM_IO);
+  assert_non_null(strstr(error.what, ": No such file or directory"));
+  assert_int_equal(listener, -1);
+}
+
+/* The socket belongs to its user only, and takes the place of one that was left. */
+static void a_socket_is_private(void **state)
+{
+  char path[PLM_SOCKET_PATH_SIZE];
+  struct stat info;
+  int one, two;
+  (void)state;
+  assert_int_equal(plm_socket_path(scratch_directory(), path, NULL), PLM_OK);
+  const mode_t before = umask(0);
+  assert_int_equal(plm_socket_listen(path, &one, NULL), PLM_OK);
+  assert_int_equal(plm_socket_listen(path, &two, NULL), PLM_OK);
+  assert_int_equal(umask(before), 0); /* it was put back */
+  assert_int_equal(stat(path, &info), 0);
+  assert_int_equal(info.st_mode & 0777, 0600);
+  close(one);
+  close(two);
+  assert_int_equal(unlink(path), 0);
+}
+
 /* A process that listens on the run's control socket as `user` and answers everything with `text`,
  * then ends the connection. */
 static pid_t answer_as(uid_t user, const char *text, char path[PLM_SOCKET_PATH_SIZE])
@@ -183,6 +234,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_a_private_runtime_folder_is_trusted),
+      cmocka_unit_test(names_of_folders_and_runs_are_checked),
+      cmocka_unit_test(a_socket_is_private),
       cmocka_unit_test(another_users_answer_is_not_believed),
       cmocka_unit_test(an_answer_is_one_whole_line),
       cmocka_unit_test(a_silent_supervisor_is_not_waited_for),
