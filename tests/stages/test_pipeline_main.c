@@ -122,6 +122,11 @@ static void versions_and_failures_of_output(void **state)
   assert_int_equal(pipeline(lines), 0);
   if (strstr(said, "not found") != NULL) skip("no stdbuf");
   begins("1\nplm-pipeline: standard output: a part of it could not be written\n");
+  static const char left[] = "--version >/dev/null; mkfifo gone; : <gone & exec 4>gone; wait; "
+                             "trap '' PIPE; stdbuf -oL \"$PROGRAM\" help 2>said >&4; echo $?; "
+                             "cat said";
+  assert_int_equal(pipeline(left), 0);
+  assert_string_equal(said, "0\n"); /* its reader wanted no more */
 }
 
 int main(void)
