@@ -154,6 +154,8 @@ static const struct reading readings[] = {
     {"u.fasta", "\xff\xfe>", "failed  u.fasta is text in UTF-16 or UTF-32, not in UTF-8\n", 0, 0},
     {"u.txt", "\xfe\xff", "failed  u.txt is text in UTF-16 or UTF-32, not in UTF-8\n",
      PLM_TOKENIZER_BYTE, 0},
+    {"u.txt", "\xff\xfe", "failed  u.txt is text in UTF-16 or UTF-32, not in UTF-8\n",
+     PLM_TOKENIZER_BYTE, 0},
     {"u.txt", "\xfe", "failed u.txt:1 this is not text: it begins with byte 0xfe\n", 0, 0},
     {"u.txt", "\xff\xff", "failed u.txt:1 this is not text: it begins with byte 0xff\n", 0, 0},
     {"t.txt", ">a\nLA\nGV\n>b\nSE\n", "a LAGV\nb SE\n", 0, 0},
