@@ -1,6 +1,5 @@
 /* plm-pipeline: finds the command, parses its options, runs it, and turns its status into an exit
  * code. */
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,22 +86,15 @@ static plm_status run_command(const struct plm_command *command,
   return plm_command_run(command, arguments, directory, error);
 }
 
-/* Whether standard output is a pipe that nobody reads any more, as after `| head`. */
-static bool reader_has_left(void)
-{
-  struct pollfd out = {.fd = STDOUT_FILENO};
-  return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
-}
-
 static int pipeline_main_finish(plm_status status, const char *command,
                                 const struct plm_error *error)
 {
-  const bool lost = ferror(stdout) != 0; /* something that was written before */
+  const bool lost = plm_program_lost_output();
   if (fflush(stdout) != 0 && status == PLM_OK) {
     perror("plm-pipeline: standard output");
     return 1;
   }
-  if (lost && status == PLM_OK && !reader_has_left()) {
+  if (lost && status == PLM_OK) {
     fprintf(stderr, "plm-pipeline: standard output: a part of it could not be written\n");
     return 1;
   }

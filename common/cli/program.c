@@ -2,6 +2,7 @@
 #include "common/cli/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,6 +150,13 @@ void plm_program_begin(void)
   if (getpid() == 1) end_by_signals();
 }
 
+bool plm_program_lost_output(void)
+{
+  struct pollfd out = {.fd = STDOUT_FILENO};
+  if (ferror(stdout) == 0) return false;
+  return poll(&out, 1, 0) != 1 || (out.revents & POLLERR) == 0;
+}
+
 int plm_program_main(const struct plm_program *program, int argc, char **argv)
 {
   struct plm_arguments arguments = {0};
@@ -167,8 +175,11 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
     if (status == PLM_OK) status = run_program(program, &arguments, &error);
   }
   plm_arguments_deinit(&arguments);
+  const bool lost = plm_program_lost_output();
   if (fflush(stdout) != 0 && status == PLM_OK)
     status = plm_error_errno(&error, "cannot write standard output");
+  if (lost && status == PLM_OK)
+    status = plm_error_set(&error, PLM_IO, "a part of standard output could not be written");
   if (status != PLM_OK && error.what[0] != '\0') plm_error_print(program->name, &error);
   return program->stage ? plm_status_stage_code(status) : plm_status_exit_code(status);
 }

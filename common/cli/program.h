@@ -42,6 +42,10 @@ struct plm_program {
  * signal that it does not handle. */
 void plm_program_begin(void);
 
+/* Whether something that was written to standard output before now is lost, and its reader has not
+ * left of its own accord, as `head` does. fflush reports only what is still to be written. */
+bool plm_program_lost_output(void);
+
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns
  * the exit code. Stop signals are caught from the beginning. `plm-pipeline manual` gives it
  * --manual-page, as the only argument and without a line in the help, to print its page, and

@@ -264,6 +264,39 @@ static int full_output(void)
   return plm_program_main(&program, 1, argv);
 }
 
+/* The same if each write fails at once, so that nothing is left to be written at the end. */
+static int full_unbuffered(void)
+{
+  return setvbuf(stdout, NULL, _IONBF, 0) == 0 ? full_output() : 1;
+}
+
+/* Its exit code if nobody reads the results any more. */
+static int left_unbuffered(void)
+{
+  char *argv[] = {"program", NULL};
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0 || dup2(pipe_ends[1], STDOUT_FILENO) < 0) return 1;
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  signal(SIGPIPE, SIG_IGN);
+  if (setvbuf(stdout, NULL, _IONBF, 0) != 0) return 1;
+  return plm_program_main(&program, 1, argv);
+}
+
+static void results_that_were_lost_before_the_end_are_an_error(void **state)
+{
+  (void)state;
+  captured_begin(STDERR_FILENO);
+  const int full = in_a_child(full_unbuffered), left = in_a_child(left_unbuffered);
+  const char *said = captured_end();
+  assert_int_equal(left, 0);
+  if (full == 77) skip("there is no /dev/full");
+  assert_int_equal(full, 6);
+  assert_string_equal(said, "plm-trainer: a message\n"
+                            "plm-trainer: a part of standard output could not be written\n"
+                            "plm-trainer: a message\n");
+}
+
 static void results_that_cannot_be_written_are_an_error(void **state)
 {
   (void)state;
@@ -285,6 +318,7 @@ int main(void)
       cmocka_unit_test(completion_reads_the_usage_of_tasks),
       cmocka_unit_test(a_program_begins_with_three_descriptors),
       cmocka_unit_test(results_that_cannot_be_written_are_an_error),
+      cmocka_unit_test(results_that_were_lost_before_the_end_are_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
