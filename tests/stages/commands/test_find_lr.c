@@ -192,9 +192,10 @@ enum { STEPS = 12 };
 
 static char folder[PLM_PATH_SIZE], file[PLM_PATH_SIZE];
 
-/* A folder with a configuration, whose run would be FOLDER/runs/a, and the program: it says how it
- * was started, writes the lines as metrics, and goes on with these words of the shell. */
-static void begin(const char *lines, const char *then)
+/* A folder with a configuration, whose run would be FOLDER/runs/a, and the program: it executes a
+ * line of the shell, says how it was started, writes the lines as metrics, and goes on with these
+ * words of the shell. As soon as the metrics are there, it may be told to stop. */
+static void begin_after(const char *first, const char *lines, const char *then)
 {
   char yaml[PLM_PATH_SIZE + 200], script[1000];
   scratch_run(folder);
@@ -207,11 +208,16 @@ static void begin(const char *lines, const char *then)
   scratch_write(file, yaml, strlen(yaml));
   scratch_write("lines", lines, strlen(lines));
   snprintf(script, sizeof script,
-           "#!/bin/sh\nfor i; do echo \"$i\"; done >words\ncp \"$2\" used.yaml\n"
+           "#!/bin/sh\n%s\nfor i; do echo \"$i\"; done >words\ncp \"$2\" used.yaml\n"
            "echo \"${PLM_TRAINER_STEPS-unset}\" >variable\n"
            "cp lines \"$(dirname \"$2\")/trainer.jsonl\"\n%s\n",
-           then);
+           first, then);
   command_case_program("plm-pipeline", script);
+}
+
+static void begin(const char *lines, const char *then)
+{
+  begin_after("", lines, then);
 }
 
 /* The rate of a step rises to 0.5 by sqrt(2) at each; the smoothed loss is what the range itself
@@ -357,8 +363,8 @@ static void a_loss_that_diverges_ends_the_test(void **state)
   double losses[STEPS];
   memcpy(losses, falling, sizeof losses);
   losses[10] = 1000;
-  begin(lines_of(losses, 11, NULL), "trap 'echo asked >asked; exit 9' INT\n"
-                                    "for i in $(seq 6000); do sleep 0.01; done");
+  begin_after("trap 'echo asked >asked; exit 9' INT", lines_of(losses, 11, NULL),
+              "for i in $(seq 6000); do sleep 0.01; done");
   assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12"), 0);
   assert_non_null(strstr(command_out, "\nthe loss diverged after 11 of 12 steps\nsteepest "));
   assert_string_equal(contents("asked"), "asked\n");
@@ -409,8 +415,8 @@ static void a_folder_that_cannot_be_made_is_an_error(void **state)
 static void a_signal_ends_the_test(void **state)
 {
   (void)state;
-  begin(lines_of(falling, 3, NULL), "kill -TERM $PPID\ntrap 'exit 0' TERM\n"
-                                    "for i in $(seq 6000); do sleep 0.01; done");
+  begin_after("trap 'exit 0' TERM", lines_of(falling, 3, NULL),
+              "kill -TERM $PPID\nfor i in $(seq 6000); do sleep 0.01; done");
   assert_int_equal(COMMAND("up", file, "--find-lr", "--quiet"), 143);
   assert_non_null(strstr(command_err, "; no learning rate was found\n"));
   plm_stop_requested = 0;
