@@ -17,17 +17,16 @@
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
-static char folder[PLM_PATH_SIZE];
+static char folder[PLM_PATH_SIZE], first[PLM_PATH_SIZE]; /* where the program was started */
 
 static int setup(void **state)
 {
   const char *root = getenv("PLM_ROOT");
-  char here[PLM_PATH_SIZE], command[2 * PLM_PATH_SIZE];
+  char command[3 * PLM_PATH_SIZE];
   (void)state;
   scratch_run(folder);
-  if (root == NULL) root = getcwd(here, sizeof here);
   snprintf(command, sizeof command, "tar -C '%s' -xJf '%s/tests/data/old_formats.tar.xz'", folder,
-           root);
+           root != NULL ? root : first);
   if (system(command) != 0) return 1;
   return chdir(folder);
 }
@@ -36,8 +35,7 @@ static int back(void **state)
 {
   (void)state;
   plm_stop_requested = 0;
-  const char *root = getenv("PLM_ROOT");
-  return root != NULL ? chdir(root) : 0;
+  return chdir(first);
 }
 
 /* What `corpus --fasta` prints of a split; the caller frees it. */
@@ -153,5 +151,6 @@ int main(void)
       cmocka_unit_test_setup_teardown(what_cannot_be_upgraded_stays, setup, back),
       cmocka_unit_test_setup_teardown(the_command_tells_what_it_did, setup, back),
   };
+  if (getcwd(first, sizeof first) == NULL) return 1;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
