@@ -1,8 +1,12 @@
 /* How a wait for chunks ends without them: by a failure, a signal, or because nobody comes. The
- * state of the feed is set by the test. */
+ * state of the feed is set by the test. The time of a wait is that of the test: it stands still
+ * except that each slice of a wait takes 100 ms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "common/base/log/log.h"
 #include "common/feed/feed_handle.h"
@@ -10,19 +14,41 @@
 #include "tests/support/harness/must.h"
 #include "tests/support/peers/packers.h"
 
-enum { LONG_MS = 3600 * 1000 };
+enum { LONG_MS = 3600 * 1000, SLICE_MS = 100 };
+
+static _Thread_local bool own_clock;
+static int64_t now_ms = 1000; /* of the clock of the thread that waits */
+
+/* Takes the place of libc's function in this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  if (!own_clock || clock != CLOCK_MONOTONIC) return (int)syscall(SYS_clock_gettime, clock, now);
+  *now = (struct timespec){.tv_sec = now_ms / 1000, .tv_nsec = now_ms % 1000 * 1000000};
+  return 0;
+}
+
+/* After each slice. */
+static void slice_ends(void *context, uint32_t packers)
+{
+  (void)context, (void)packers;
+  now_ms += SLICE_MS;
+}
 
 /* A feed of one corpus, or of two. */
 static struct plm_feed *open_feed(bool mixture)
 {
   struct plm_feed_options options = packers_options();
+  options.waiting = slice_ends;
   const struct plm_feed_source_options sources[] = {{.plan = options.plan, .name = "a.corpus"},
                                                     {.plan = options.plan, .name = "b.corpus"}};
   if (mixture) {
     options.sources = sources;
     options.source_count = 2;
   }
-  return packers_feed(&options);
+  own_clock = true; /* no wait may begin later than now */
+  struct plm_feed *feed = packers_feed(&options);
+  own_clock = false;
+  return feed;
 }
 
 static void fail_lane(struct plm_feed *feed, uint32_t lane, const char *where)
@@ -99,24 +125,38 @@ static void set_wait(struct plm_feed *feed, int64_t limit_ms, const char *lie)
   pthread_mutex_unlock(&feed->mutex);
 }
 
-static void nobody_is_awaited_for_ever(void **state)
+/* Waits for chunks of these sources. `waited_ms` is how long, by the clock of the test. */
+static plm_status next_of(struct plm_feed *feed, const uint8_t *sources, int64_t *waited_ms,
+                          struct plm_error *error)
 {
   struct plm_batch batch;
+  const int64_t begun_ms = now_ms;
+  own_clock = true;
+  const plm_status status = plm_feed_next(feed, sources, 1, NULL, &batch, error);
+  own_clock = false;
+  *waited_ms = now_ms - begun_ms;
+  return status;
+}
+
+static void nobody_is_awaited_for_ever(void **state)
+{
   struct plm_error error = {0};
+  int64_t waited_ms;
   (void)state;
   struct plm_feed *feed = open_feed(false);
-  set_wait(feed, 1, "");
-  assert_int_equal(plm_feed_next(feed, NULL, 2, NULL, &batch, &error), PLM_TIMEOUT);
-  assert_string_equal(error.what, "no packer served the trainer for 0 s");
+  set_wait(feed, 2500, "");
+  assert_int_equal(next_of(feed, NULL, &waited_ms, &error), PLM_TIMEOUT);
+  assert_int_equal(waited_ms, 2500);
+  assert_string_equal(error.what, "no packer served the trainer for 2 s");
   assert_non_null(strstr(error.hint, "packers connect to tcp://127.0.0.1:"));
   set_wait(feed, 1, "packer h:1 was dropped for lying");
-  assert_int_equal(plm_feed_next(feed, NULL, 2, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_int_equal(next_of(feed, NULL, &waited_ms, &error), PLM_TIMEOUT);
   assert_string_equal(error.hint, "packer h:1 was dropped for lying; verify its corpus: "
                                   "plm-pipeline corpus DIR --verify");
   plm_feed_close(feed);
   feed = open_feed(true);
   set_wait(feed, 1, "");
-  assert_int_equal(plm_feed_next(feed, (const uint8_t[]){1}, 1, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_int_equal(next_of(feed, (const uint8_t[]){1}, &waited_ms, &error), PLM_TIMEOUT);
   assert_non_null(strstr(error.what, "b.corpus"));
   plm_feed_close(feed);
 }
@@ -124,15 +164,17 @@ static void nobody_is_awaited_for_ever(void **state)
 /* Who wants to stop waits a second for a packer, and no longer; otherwise the limit counts. */
 static void who_is_in_a_hurry_waits_a_second(void **state)
 {
-  struct plm_batch batch;
   struct plm_error error = {0};
+  int64_t waited_ms;
   (void)state;
   struct plm_feed *feed = open_feed(false);
   plm_feed_hurry(feed);
   set_wait(feed, 200, "");
-  assert_int_equal(plm_feed_next(feed, NULL, 2, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_int_equal(next_of(feed, NULL, &waited_ms, &error), PLM_TIMEOUT);
+  assert_int_equal(waited_ms, 200);
   set_wait(feed, LONG_MS, "");
-  assert_int_equal(plm_feed_next(feed, NULL, 2, NULL, &batch, &error), PLM_INTERRUPTED);
+  assert_int_equal(next_of(feed, NULL, &waited_ms, &error), PLM_INTERRUPTED);
+  assert_int_equal(waited_ms, 1000);
   assert_string_equal(error.what, "interrupted, since there is no packer");
   plm_feed_close(feed);
 }
