@@ -19,7 +19,7 @@
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
-static char folder[PLM_PATH_SIZE], path_before[1 << 14];
+static char folder[PLM_PATH_SIZE], path_before[1 << 14], *temporary_before;
 
 /* A model as a Hugging Face folder, `model`; `hf`, which writes down its words and what lies in the
  * folder that it uploads; and a folder of temporary files. */
@@ -48,6 +48,8 @@ static int setup(void **state)
                              "[ ! -e \"$3/README.md\" ] || cp \"$3/README.md\" card\n"
                              "echo 'said by hf'\n");
   snprintf(path_before, sizeof path_before, "%s", getenv("PATH"));
+  const char *temporary = getenv("TMPDIR");
+  temporary_before = temporary != NULL ? must(strdup(temporary)) : NULL;
   char paths[sizeof path_before + PLM_PATH_SIZE];
   snprintf(paths, sizeof paths, "%s:%s", command_programs, path_before);
   setenv("PATH", paths, 1);
@@ -60,7 +62,11 @@ static int teardown(void **state)
 {
   (void)state;
   setenv("PATH", path_before, 1);
-  unsetenv("TMPDIR");
+  if (temporary_before != NULL)
+    setenv("TMPDIR", temporary_before, 1);
+  else
+    unsetenv("TMPDIR");
+  free(temporary_before);
   plm_stop_requested = 0;
   return 0;
 }
