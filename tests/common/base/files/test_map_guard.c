@@ -15,7 +15,16 @@
 #include "common/checkpoint/safetensors.h"
 #include "tests/support/harness/scratch.h"
 
-enum { VALUES = 1 << 18 };
+enum { VALUES = 1 << 18, LIMIT_S = 60 };
+
+/* As fork, but the child is ended by SIGALRM if a fault of the handler lets it run for ever. */
+static pid_t fork_limited(void)
+{
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) alarm(LIMIT_S);
+  return pid;
+}
 
 static void write_tensor(const char *path)
 {
@@ -65,8 +74,7 @@ static void run_case(bool in_thread, bool second)
   const char *path = scratch_path("guarded.safetensors");
   write_tensor(path);
   assert_int_equal(pipe(ends), 0);
-  fflush(NULL);
-  const pid_t pid = fork();
+  const pid_t pid = fork_limited();
   if (pid == 0) {
     dup2(ends[1], STDERR_FILENO);
     child(path, in_thread, second);
@@ -105,8 +113,7 @@ static void other_faults_are_not_hidden(void **state)
 {
   (void)state;
   int status;
-  fflush(NULL);
-  const pid_t pid = fork();
+  const pid_t pid = fork_limited();
   if (pid == 0) {
     signal(SIGBUS, SIG_DFL);
     plm_map_guard_add(&status, sizeof status, "nothing");
@@ -141,8 +148,7 @@ static const volatile unsigned char *map_emptied(const char *path)
 static int read_byte(size_t at, bool remove_first, int exit_code)
 {
   int status;
-  fflush(NULL);
-  const pid_t pid = fork();
+  const pid_t pid = fork_limited();
   if (pid == 0) {
     close(STDERR_FILENO);
     signal(SIGBUS, SIG_DFL);
@@ -199,8 +205,7 @@ static void so_many_maps_are_guarded(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     int status;
-    fflush(NULL);
-    const pid_t pid = fork();
+    const pid_t pid = fork_limited();
     if (pid == 0) {
       close(STDERR_FILENO);
       signal(SIGBUS, SIG_DFL);
@@ -231,8 +236,7 @@ static void an_earlier_handler_is_kept(void **state)
 {
   (void)state;
   int status;
-  fflush(NULL);
-  const pid_t pid = fork();
+  const pid_t pid = fork_limited();
   if (pid == 0) {
     const volatile unsigned char *map = map_emptied(scratch_path("emptied"));
     signal(SIGBUS, end_with_seven);
