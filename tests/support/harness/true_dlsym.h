@@ -1,5 +1,7 @@
-/* The C library's dlsym, for a test program that has one of its own: checks of this folder ask it
- * for functions that they take the place of. */
+/* The C library's dlsym, for a test program that has one of its own: the checks in
+ * tests/support/harness look up the functions that they replace. No program can have one with a
+ * sanitizer: that looks up its own functions before code of the program may run, and the C library
+ * would take the program for the caller. */
 #ifndef PLM_TESTS_SUPPORT_HARNESS_TRUE_DLSYM_H
 #define PLM_TESTS_SUPPORT_HARNESS_TRUE_DLSYM_H
 
