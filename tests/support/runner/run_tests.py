@@ -30,6 +30,7 @@ instruction set anyway), and Python tests that start no program.
 import argparse
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -408,6 +409,8 @@ def main():
     limit_s = int(os.environ.get("PLM_TEST_LIMIT_S") or (7200 if sanitized else 900))
     venv = os.environ.get("PLM_VENV")
     runner = Runner(build, pathlib.Path(venv) if venv else None, limit_s, options.set)
+    # Some tests let processes crash, which is no reason to leave core files.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     runner.import_once(chosen)
     try:
         run_all(chosen, runner, times, results, int(os.environ.get("JOBS") or os.cpu_count()))

@@ -6,6 +6,7 @@ import functools
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -348,6 +349,17 @@ def test_nothing_is_left(tree):
     while pathlib.Path(f"/proc/{pid}").exists():
         assert time.monotonic() < until, f"process {pid} is still there"
         time.sleep(0.01)
+
+
+def test_a_crash_leaves_no_core_file(tree):
+    script(tree, "a/test_limit.sh", 'ulimit -c >"$PLM_BUILD/limit"')
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
+    try:
+        assert call(tree).returncode == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+    assert (tree / "build/limit").read_text() == "0\n"
 
 
 def test_all_takes_every_sample_and_a_smaller_set_fewer(tree):
