@@ -17,6 +17,7 @@
 #include "common/base/text/printable.h"
 #include "common/base/text/strict_json.h"
 #include "common/run/run.h"
+#include "common/run/run_failure.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/control/supervisor_socket.h"
 
@@ -93,10 +94,25 @@ plm_status plm_behind_start(plm_behind_body *body, void *context, int *pid, stru
   return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1, error);
 }
 
-plm_status plm_behind_wait_ready(const char *run, struct plm_error *error)
+/* The run has ended before it could be asked. If it failed, it has left the reason. */
+static plm_status ended_before(const char *run, int pid, struct plm_error *error)
+{
+  static struct plm_run_failure failure; /* static because it is large */
+  int child_status = 0;
+  waitpid(pid, &child_status, 0);
+  if (plm_run_failure_read(run, &failure))
+    plm_print(stderr, "plm-pipeline: failed: %s %s\n", failure.stage, failure.cause);
+  if (error != NULL) *error = (struct plm_error){0};
+  return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1, error);
+}
+
+plm_status plm_behind_wait_ready(const char *run, int pid, struct plm_error *error)
 {
   static char reply[PLM_SOCKET_LINE_SIZE];
-  PLM_TRY(plm_socket_ask(run, "{\"command\":\"wait\",\"ready\":true}", -1, reply, error));
+  const plm_status asked =
+      plm_socket_ask(run, "{\"command\":\"wait\",\"ready\":true}", -1, reply, error);
+  if (asked == PLM_NOT_RUNNING) return ended_before(run, pid, error);
+  PLM_TRY(asked);
   cJSON *json = plm_json_line(reply);
   const cJSON *code = cJSON_GetObjectItemCaseSensitive(json, "exit");
   const cJSON *failure = cJSON_GetObjectItemCaseSensitive(json, "failure");

@@ -20,7 +20,8 @@ plm_status plm_behind_start(plm_behind_body *body, void *context, int *pid,
  * reads nothing. */
 plm_status plm_behind_log(const char *run, struct plm_error *error);
 
-/* Waits until all stages of a run are ready. The status is that of the command `wait --ready`. */
-plm_status plm_behind_wait_ready(const char *run, struct plm_error *error);
+/* Waits until all stages of a run are ready, whose process plm_behind_start has told. The status is
+ * that of the command `wait --ready`, or that of the run if it has already ended. */
+plm_status plm_behind_wait_ready(const char *run, int pid, struct plm_error *error);
 
 #endif

@@ -307,7 +307,7 @@ static plm_status run_behind(const struct plm_command_context *context, struct p
   int pid;
   PLM_TRY(plm_behind_start(supervise_behind, &behind, &pid, error));
   if (plm_arguments_has(context->arguments, "wait"))
-    PLM_TRY(plm_behind_wait_ready(plan->config.run, error));
+    PLM_TRY(plm_behind_wait_ready(plan->config.run, pid, error));
   if (!context->quiet) plm_info("running in %s (process %d)", plan->config.run, pid);
   return PLM_OK;
 }

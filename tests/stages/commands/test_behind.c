@@ -1,0 +1,58 @@
+/* Waiting for a run in the background that has ended before it could be asked. */
+#include "stages/commands/behind.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/base/files/file.h"
+#include "common/run/run_failure.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+
+static char run[PLM_PATH_SIZE];
+
+static pid_t ends_with(int code)
+{
+  fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) _exit(code);
+  return pid;
+}
+
+static void a_failure_is_told_with_its_code(void **state)
+{
+  static const struct plm_run_failure failure = {
+      .exit_code = 2, .stage = "trainer.0", .cause = "exited with 2: too bad"};
+  struct plm_error error = {0};
+  (void)state;
+  scratch_run(run);
+  assert_int_equal(plm_run_failure_write(run, &failure, NULL), PLM_OK);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_behind_wait_ready(run, ends_with(2), &error);
+  assert_string_equal(captured_end(), "plm-pipeline: failed: trainer.0 exited with 2: too bad\n");
+  assert_int_equal(status, PLM_CONFIG);
+  assert_string_equal(error.what, ""); /* everything has been said */
+  assert_string_equal(error.hint, "");
+}
+
+static void a_run_that_was_stopped_has_no_failure(void **state)
+{
+  struct plm_error error = {0};
+  (void)state;
+  scratch_run(run);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_behind_wait_ready(run, ends_with(143), &error);
+  assert_string_equal(captured_end(), "");
+  assert_int_equal(status, PLM_TERMINATED);
+  assert_int_equal(plm_behind_wait_ready(run, ends_with(0), &error), PLM_OK);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_failure_is_told_with_its_code),
+      cmocka_unit_test(a_run_that_was_stopped_has_no_failure),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
