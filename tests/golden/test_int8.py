@@ -2,8 +2,9 @@
 same rule: weights by output channel, activations by row, exact sums. Where a value lies near the middle
 between two integers, the rounding of fp32 decides, so results differ a little, but much less than those of
 fp32 do. Later layers would make these differences larger, so the states after two layers are compared. A
-patch_unet has a merge before its second layer, and more differences after it. Attention is computed in fp32
-for this, also on processors where int8 rounds it to bf16 (tests/kernels/test_attention checks the rounding)."""
+patch_unet has a merge before its second layer, and more differences after it. Attention is computed in
+fp32 for this, also on processors where int8 rounds it to bf16 (tests/kernels/test_attention checks the
+rounding)."""
 
 import os
 import pathlib
