@@ -117,7 +117,7 @@ static void a_stopped_run_says_how_it_continues(void **state)
   static const char trainer[] =
       BEGINS ALL_HAVE_BEGUN "trap 'mkdir -p \"$run/checkpoints\"; "
                             "ln -s step_00000007 \"$run/checkpoints/latest\"; exit 0' TERM\n"
-                            "kill -INT $PPID\nfor i in $(seq 6000); do sleep 0.01; done\n";
+                            "kill -INT $PPID\n" STAYS;
   (void)state;
   command_case_program("plm-trainer", trainer);
   assert_int_equal(UP("--set", "seed=1"), 130);
@@ -140,9 +140,8 @@ static void a_stopped_run_says_how_it_continues(void **state)
 static void a_second_signal_kills(void **state)
 {
   (void)state;
-  command_case_program("plm-trainer",
-                       BEGINS ALL_HAVE_BEGUN "trap 'kill -INT $PPID' TERM\nkill -INT $PPID\n"
-                                             "for i in $(seq 6000); do sleep 0.01; done\n");
+  command_case_program("plm-trainer", BEGINS ALL_HAVE_BEGUN
+                       "trap 'kill -INT $PPID' TERM\nkill -INT $PPID\n" STAYS);
   assert_int_equal(UP("--set", "seed=1"), 130);
   scripted_says("plm-pipeline: second signal: killing all stages\n");
   assert_string_equal(scripted_contents("told"), "");

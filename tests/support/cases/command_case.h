@@ -12,6 +12,9 @@ extern const char *command_out, *command_err;
 extern const char *command_programs;
 /* Makes the program (plm-pipeline or that of a stage) this script, for all calls from now on. */
 void command_case_program(const char *name, const char *script);
+/* The end of such a script, which stays until a signal ends it. It sleeps, because a shell that
+ * reads from a FIFO does not notice a signal that comes just before. */
+#define STAYS "for i in $(seq 6000); do sleep 0.01; done\n"
 
 /* Calls the command that words[0] names with the others as its arguments; a NULL ends them. Returns
  * the exit code. */

@@ -3,6 +3,7 @@
 #define PLM_TESTS_SUPPORT_CASES_SCRIPTED_RUN_H
 
 #include "common/base/files/file.h"
+#include "tests/support/cases/command_case.h"
 
 enum { SCRIPTED_LIMIT_MS = 60000 };
 
@@ -12,7 +13,6 @@ enum { SCRIPTED_LIMIT_MS = 60000 };
   "#!/bin/sh\nstage=${0##*/plm-}\nrun=$4\ntrap 'echo $stage >>told; exit 0' TERM\n" \
   "echo \"plm-$stage: a line\"\necho >/proc/self/fd/\"$PLM_READY_FD\"\n"            \
   "echo \"$stage.$PLM_INSTANCE $*\" >>words\n"
-#define STAYS "for i in $(seq 6000); do sleep 0.01; done\n"
 /* It waits until the text is in four lines of the file: until all stages have begun, for example.
  */
 #define UNTIL_FOUR(text, file)                                                       \
