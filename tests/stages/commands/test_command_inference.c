@@ -28,17 +28,6 @@ static int setup(void **state)
   return 0;
 }
 
-static const char *contents(const char *name)
-{
-  static char kept[1 << 14];
-  char *text;
-  size_t size;
-  assert_int_equal(plm_file_read(name, sizeof kept - 1, &text, &size, NULL), PLM_OK);
-  strcpy(kept, text);
-  free(text);
-  return kept;
-}
-
 /* In a process of its own, which then becomes the program. */
 static void becomes(const char *expected, const char *const *words)
 {
@@ -50,7 +39,7 @@ static void becomes(const char *expected, const char *const *words)
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), 9);
-  assert_string_equal(contents("words"), expected);
+  assert_string_equal(scratch_contents("words"), expected);
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 

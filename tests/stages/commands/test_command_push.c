@@ -2,7 +2,6 @@
  * and what both say. */
 #include "tests/support/harness/cmocka_all.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,28 +70,6 @@ static int teardown(void **state)
   return 0;
 }
 
-static const char *contents(const char *name)
-{
-  static char kept[2][1 << 14];
-  static unsigned next;
-  char *text, *copy = kept[next++ % 2];
-  size_t size;
-  if (!plm_file_exists(name)) return "";
-  assert_int_equal(plm_file_read(name, sizeof kept[0] - 1, &text, &size, NULL), PLM_OK);
-  strcpy(copy, text);
-  free(text);
-  return copy;
-}
-
-static void nothing_is_left(void)
-{
-  struct dirent **entries;
-  const int count = scandir("temporary", &entries, NULL, alphasort);
-  assert_int_equal(count, 2);
-  for (int i = 0; i < count; i++) free(entries[i]);
-  free(entries);
-}
-
 /* ---- push -------------------------------------------------------------------------------------
  */
 
@@ -100,14 +77,14 @@ static void a_folder_is_uploaded_as_it_is(void **state)
 {
   (void)state;
   assert_int_equal(COMMAND("push", "them/it", "--folder", "model"), 0);
-  assert_string_equal(contents("words"), "upload\nthem/it\nmodel\n.\n--repo-type\nmodel\n"
-                                         "--commit-message\nplm-pipeline\n");
-  assert_string_equal(contents("uploaded"), "config.json\nmodel.safetensors\n");
+  assert_string_equal(scratch_contents("words"), "upload\nthem/it\nmodel\n.\n--repo-type\nmodel\n"
+                                                 "--commit-message\nplm-pipeline\n");
+  assert_string_equal(scratch_contents("uploaded"), "config.json\nmodel.safetensors\n");
   assert_string_equal(command_out, "said by hf\n");
   assert_int_equal(COMMAND("push", "them/it", "--folder", "model", "--private", "--revision", "r",
                            "--message", "what it is", "--create-pr", "--json"),
                    0);
-  assert_string_equal(contents("words"),
+  assert_string_equal(scratch_contents("words"),
                       "upload\nthem/it\nmodel\n.\n--repo-type\nmodel\n--private\n--revision\nr\n"
                       "--commit-message\nwhat it is\n--create-pr\n");
   assert_string_equal(command_out, "{\"repository\":\"them/it\",\"uploaded\":true}\n");
@@ -115,7 +92,7 @@ static void a_folder_is_uploaded_as_it_is(void **state)
   /* hf would take this name for an option */
   assert_int_equal(rename("model", "-model"), 0);
   assert_int_equal(COMMAND("push", "them/it", "--folder", "-model"), 0);
-  assert_int_equal(strncmp(contents("words"), "upload\nthem/it\n./-model\n", 24), 0);
+  assert_int_equal(strncmp(scratch_contents("words"), "upload\nthem/it\n./-model\n", 24), 0);
 }
 
 /* It is exported into a temporary folder, which is gone afterwards. */
@@ -124,18 +101,18 @@ static void a_model_is_exported_and_uploaded(void **state)
   char start[PLM_PATH_SIZE + 100];
   (void)state;
   assert_int_equal(COMMAND("push", "them/it", "--checkpoint", "model"), 0);
-  const char *words = contents("words");
+  const char *words = scratch_contents("words");
   snprintf(start, sizeof start, "upload\nthem/it\n%s/temporary/plm-push-", folder);
   assert_int_equal(strncmp(words, start, strlen(start)), 0);
   assert_string_equal(words + strlen(start) + 6, "/model\n.\n--repo-type\nmodel\n--commit-message\n"
                                                  "plm-pipeline: step 0, model weights\n");
-  assert_non_null(strstr(contents("uploaded"), "README.md\n"));
-  assert_non_null(strstr(contents("card"), "\n# them/it\n"));
-  nothing_is_left();
+  assert_non_null(strstr(scratch_contents("uploaded"), "README.md\n"));
+  assert_non_null(strstr(scratch_contents("card"), "\n# them/it\n"));
+  assert_true(scratch_is_empty("temporary"));
   assert_int_equal(COMMAND("push", "them/it", "--checkpoint", "model", "--message", "mine"), 0);
-  assert_non_null(strstr(contents("words"), "\n--commit-message\nmine\n"));
+  assert_non_null(strstr(scratch_contents("words"), "\n--commit-message\nmine\n"));
   assert_int_equal(COMMAND("push", "them/it", "--checkpoint", "model", "--weights", "ema"), 1);
-  nothing_is_left();
+  assert_true(scratch_is_empty("temporary"));
 }
 
 static void an_upload_that_fails_is_told(void **state)
@@ -152,7 +129,7 @@ static void an_upload_that_fails_is_told(void **state)
   assert_int_equal(COMMAND("push", "them/it", "--checkpoint", "model"), 1);
   assert_int_equal(strncmp(command_err, "plm-pipeline: `hf upload` was ended by signal 11\n", 49),
                    0);
-  nothing_is_left();
+  assert_true(scratch_is_empty("temporary"));
 }
 
 /* hf is told to stop, once, and has the usual signals. */
@@ -163,7 +140,7 @@ static void a_signal_stops_the_upload(void **state)
                        "#!/bin/sh\ntrap 'echo told >>told; exit 1' TERM\nkill -INT $PPID\n" STAYS);
   assert_int_equal(COMMAND("push", "them/it", "--folder", "model"), 130);
   assert_string_equal(command_err, "plm-pipeline: stopped by Ctrl-C during the upload\n");
-  assert_string_equal(contents("told"), "told\n");
+  assert_string_equal(scratch_contents("told"), "told\n");
   plm_stop_requested = 0;
   command_case_program("hf", "#!/bin/sh\nkill -PIPE $$\nexit 0\n"); /* which is ignored here */
   assert_int_equal(COMMAND("push", "them/it", "--folder", "model"), 1);
@@ -199,7 +176,7 @@ static void commands_are_printed_instead(void **state)
                            "not on PATH\n",
                            67),
                    0);
-  assert_string_equal(contents("words"), "");
+  assert_string_equal(scratch_contents("words"), "");
 }
 
 /* ---- export -----------------------------------------------------------------------------------

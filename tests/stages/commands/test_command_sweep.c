@@ -59,18 +59,6 @@ static void will_have(const char *name, const char *metrics)
   if (metrics != NULL) put(path, PLM_RUN_EVALUATOR_METRICS, metrics);
 }
 
-static const char *contents(const char *name)
-{
-  static char kept[1 << 14];
-  char *text;
-  size_t size;
-  if (!plm_file_exists(name)) return "";
-  assert_int_equal(plm_file_read(name, sizeof kept - 1, &text, &size, NULL), PLM_OK);
-  strcpy(kept, text);
-  free(text);
-  return kept;
-}
-
 static void refuses(const char *what, const char *const *words)
 {
   char said[1000], expected[1000];
@@ -82,7 +70,7 @@ static void refuses(const char *what, const char *const *words)
   assert_string_equal(said, expected);
   assert_string_equal(command_out, "");
   assert_int_equal(code, 2);
-  assert_string_equal(contents("started"), "");
+  assert_string_equal(scratch_contents("started"), "");
 }
 #define REFUSES(what, ...) \
   refuses(what, (const char *const[]){"sweep", "its.yaml", __VA_ARGS__, NULL})
@@ -106,7 +94,7 @@ static void bad_input_is_refused_before_anything_starts(void **state)
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "0"), 2);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "65"), 2);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "64", "--dry-run"), 0);
-  assert_string_equal(contents("started"), "");
+  assert_string_equal(scratch_contents("started"), "");
   assert_false(plm_file_exists("runs"));
   for (int i = 0; i < MOST; i++) words[count++] = "--set", words[count++] = "seed=1";
   assert_int_equal(command_case(words), 2);
@@ -176,11 +164,11 @@ static void each_run_is_started_with_its_values(void **state)
   assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--set",
                            "model.hidden_size=64", "--output", "out"),
                    0);
-  assert_string_equal(contents("started"),
+  assert_string_equal(scratch_contents("started"),
                       "up its.yaml --run ./out/seed=1 --set seed=1 --set model.hidden_size=64\n"
                       "up its.yaml --run ./out/seed=2 --set seed=2 --set model.hidden_size=64\n");
-  assert_string_equal(contents("out/seed=1.log"), "printed by seed=1\n");
-  assert_string_equal(contents("out/seed=2.log"), "printed by seed=2\n");
+  assert_string_equal(scratch_contents("out/seed=1.log"), "printed by seed=1\n");
+  assert_string_equal(scratch_contents("out/seed=2.log"), "printed by seed=2\n");
   assert_string_equal(command_out, "seed  state               loss        best    tokens/s\n"
                                    "1     complete               -           -           -\n"
                                    "2     complete               -           -           -\n");
@@ -205,7 +193,7 @@ static void several_run_at_once(void **state)
       COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", "out", "--jobs", "2"), 0);
   static const char one[] =
       "up its.yaml --run ./out/seed=1 --set seed=1 --set network.feed=tcp://127.0.0.1:* --set ";
-  assert_non_null(strstr(contents("started"), one));
+  assert_non_null(strstr(scratch_contents("started"), one));
 }
 
 /* A run that is complete is not started again, and still shown. */
@@ -217,7 +205,7 @@ static void complete_runs_are_skipped(void **state)
   put("out/seed=1", PLM_RUN_CONFIG, "corpus: null\n");
   assert_int_equal(plm_done_write("out/seed=1", &done, NULL), PLM_OK);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", "out"), 0);
-  assert_string_equal(contents("started"), "up its.yaml --run ./out/seed=2 --set seed=2\n");
+  assert_string_equal(scratch_contents("started"), "up its.yaml --run ./out/seed=2 --set seed=2\n");
   assert_non_null(strstr(command_err, "run 1 of 2: seed=1 is complete\n"));
   assert_non_null(
       strstr(command_out, "\n1     complete          2.5000      2.5000           -\n"));
@@ -253,8 +241,8 @@ static void a_signal_stops_the_sweep(void **state)
                                        "echo \"$*\" >>started\nkill -INT $PPID\n" STAYS);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", "out"), 130);
   plm_stop_requested = 0;
-  assert_string_equal(contents("asked"), "asked\n");
-  assert_string_equal(contents("started"), "up its.yaml --run ./out/seed=1 --set seed=1\n");
+  assert_string_equal(scratch_contents("asked"), "asked\n");
+  assert_string_equal(scratch_contents("started"), "up its.yaml --run ./out/seed=1 --set seed=1\n");
   assert_non_null(strstr(command_err, "stopped by Ctrl-C; the same command continues the sweep\n"));
   assert_null(strstr(command_err, "failed"));
   assert_string_equal(command_out, "");
@@ -281,7 +269,7 @@ static void an_earlier_start_is_waited_for(void **state)
   assert_int_equal(code, 0);
   assert_non_null(strstr(command_err, "waiting for an earlier start of seed=1 to end\n"));
   assert_null(strstr(command_err, "waiting for an earlier start of seed=2"));
-  assert_non_null(strstr(contents("started"), "seed=1\n"));
+  assert_non_null(strstr(scratch_contents("started"), "seed=1\n"));
 }
 
 /* ---- the report -------------------------------------------------------------------------------
@@ -343,16 +331,17 @@ static void a_page_shows_the_best_runs(void **state)
   }
   assert_int_equal(
       COMMAND("sweep", "its.yaml", "--set", "seed=8,0,1,2,3", "--output", "out", "--jobs", "5"), 0);
-  assert_string_equal(contents("page"), "report\n./out/seed=1\n./out/seed=0\n./out/seed=3\n"
-                                        "./out/seed=8\n./out/seed=2\n--output\n"
-                                        "./out/report.html\n--quiet\n");
+  assert_string_equal(scratch_contents("page"), "report\n./out/seed=1\n./out/seed=0\n./out/seed=3\n"
+                                                "./out/seed=8\n./out/seed=2\n--output\n"
+                                                "./out/report.html\n--quiet\n");
   assert_non_null(strstr(command_err, "./out/report.html is written\n"));
   assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=0,1,2,3,4,5,6,7,8,9", "--output",
                            "out", "--jobs", "10"),
                    0);
-  assert_string_equal(contents("page"), "report\n./out/seed=4\n./out/seed=7\n./out/seed=1\n"
-                                        "./out/seed=5\n./out/seed=0\n./out/seed=9\n./out/seed=6\n"
-                                        "./out/seed=3\n--output\n./out/report.html\n--quiet\n");
+  assert_string_equal(scratch_contents("page"),
+                      "report\n./out/seed=4\n./out/seed=7\n./out/seed=1\n"
+                      "./out/seed=5\n./out/seed=0\n./out/seed=9\n./out/seed=6\n"
+                      "./out/seed=3\n--output\n./out/report.html\n--quiet\n");
   assert_non_null(strstr(command_err, "./out/report.html is written; it shows the runs with the "
                                       "least loss\n"));
   put(".", "code", "4");

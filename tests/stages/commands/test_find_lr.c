@@ -2,7 +2,6 @@
  * what becomes of the test, whose run is a script here. */
 #include "stages/commands/find_lr.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -239,28 +238,10 @@ static char *lines_of(const double *losses, size_t count, struct plm_rate_range 
 
 static const double falling[STEPS] = {5, 5, 5, 4, 3, 3, 2.5, 2, 2, 3, 4, 5};
 
-static char *contents(const char *name)
-{
-  static char kept[4][1 << 13];
-  static unsigned next;
-  char *text;
-  size_t size;
-  assert_int_equal(plm_file_read(name, sizeof kept[0] - 1, &text, &size, NULL), PLM_OK);
-  char *copy = strcpy(kept[next++ % 4], text);
-  free(text);
-  return copy;
-}
-
 /* Nothing is left of the test's folder, and the run's was not made. */
 static void expect_nothing_left(void)
 {
-  char path[PLM_PATH_SIZE];
-  struct dirent **entries;
-  assert_int_equal(plm_path_join(path, folder, "runs", NULL), PLM_OK);
-  const int count = scandir(path, &entries, NULL, alphasort);
-  assert_int_equal(count, 2);
-  for (int i = 0; i < count; i++) free(entries[i]);
-  free(entries);
+  assert_true(scratch_is_empty("runs"));
 }
 
 static void json_has_every_step_and_the_suggestions(void **state)
@@ -302,15 +283,15 @@ static void the_test_is_a_run_of_its_own(void **state)
   assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-range", "0.001:0.5", "--lr-steps", "12"),
                    0);
   assert_int_equal(unsetenv("PLM_TRAINER_STEPS"), 0);
-  assert_string_equal(contents("variable"), "unset\n");
-  const char *words = contents("words");
+  assert_string_equal(scratch_contents("variable"), "unset\n");
+  const char *words = scratch_contents("words");
   char expected[2 * PLM_PATH_SIZE];
   snprintf(expected, sizeof expected, "up\n%s/runs/a.find-lr-", folder);
   assert_int_equal(strncmp(words, expected, strlen(expected)), 0);
   const char *rest = words + strlen(expected) + 6;
   static const char after[] = "/find-lr.yaml\ntrainer\npacker\n--quiet\n--set\nnetwork.feed=";
   assert_int_equal(strncmp(rest, after, strlen(after)), 0);
-  const char *yaml = contents("used.yaml");
+  const char *yaml = scratch_contents("used.yaml");
   snprintf(expected, sizeof expected, "run: %.*s\n", (int)strcspn(words + 3, "\n") - 13, words + 3);
   assert_non_null(strstr(yaml, expected));
   assert_non_null(strstr(yaml, "  steps: 12\n"));
@@ -367,7 +348,7 @@ static void a_loss_that_diverges_ends_the_test(void **state)
               "for i in $(seq 6000); do sleep 0.01; done");
   assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12"), 0);
   assert_non_null(strstr(command_out, "\nthe loss diverged after 11 of 12 steps\nsteepest "));
-  assert_string_equal(contents("asked"), "asked\n");
+  assert_string_equal(scratch_contents("asked"), "asked\n");
   begin(lines_of(losses, 11, NULL), "exit 9");
   assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12", "--json"), 0);
   assert_non_null(strstr(command_out, "\"diverged\":true,\"steepest_descent\":"));

@@ -70,13 +70,13 @@ static void a_run_may_go_on_in_the_background(void **state)
     close(ends[0]);
     assert_int_equal(code, 0);
     if (i == 1)
-      assert_non_null(strstr(scripted_contents(log), " plm-pipeline: packer.1 is ready ("));
+      assert_non_null(strstr(scratch_contents(log), " plm-pipeline: packer.1 is ready ("));
     assert_true(scratch_appears(log, "packer.1 is ready (", SCRIPTED_LIMIT_MS));
     all_have_begun();
     assert_int_equal(getpgid(pid), pid);
     assert_int_equal(kill(pid, SIGTERM), 0);
     wait_until_gone(pid);
-    assert_string_equal(scripted_contents("told"), "trainer\nevaluator\npacker\npacker\n");
+    assert_string_equal(scratch_contents("told"), "trainer\nevaluator\npacker\npacker\n");
     assert_true(scratch_appears(log, "stopped before the first checkpoint\n", 0));
     assert_int_equal(unlink(log), 0);
   }
@@ -129,8 +129,7 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
              "packer.%d -c %s/pipeline.yaml --run %s --corpus %s --connect tcp://127.0.0.1:9 "
              "--threads 3\n",
              i, joined, joined, corpus);
-    if (strstr(scripted_contents("words"), line) == NULL)
-      fail_msg("%s", scripted_contents("words"));
+    if (strstr(scratch_contents("words"), line) == NULL) fail_msg("%s", scratch_contents("words"));
   }
   snprintf(line, sizeof line, "packers for tcp://127.0.0.1:9; logs are in %s/logs\n", joined);
   scripted_says(line);
@@ -145,7 +144,7 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
   assert_true(scratch_appears("words", "here/pipeline.yaml --run ", SCRIPTED_LIMIT_MS));
   assert_int_equal(kill(pid, SIGTERM), 0);
   wait_until_gone(pid);
-  assert_string_equal(scripted_contents("told"), "packer\n");
+  assert_string_equal(scratch_contents("told"), "packer\n");
   /* corpus and keys of a configuration */
   char yaml[PLM_PATH_SIZE + 100];
   snprintf(yaml, sizeof yaml, "corpus: %s\nnetwork: {keys: client}\n", corpus);
@@ -159,7 +158,7 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
       line, sizeof line,
       "packer.0 -c %s/there/pipeline.yaml --run %s/there --connect tcp://127.0.0.1:9 --threads 2\n",
       scripted_folder, scripted_folder);
-  assert_string_equal(scripted_contents("words"), line);
+  assert_string_equal(scratch_contents("words"), line);
   snprintf(yaml, sizeof yaml, "corpus: /nowhere\nnetwork: {keys: client}\n");
   scratch_write("joins.yaml", yaml, strlen(yaml));
   assert_int_equal(scripted_call(of_file), 1);

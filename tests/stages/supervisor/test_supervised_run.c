@@ -20,7 +20,7 @@
 static void was_started(const char *stage, const char *arguments)
 {
   char line[4 * PLM_PATH_SIZE];
-  const char *words = scripted_contents("words");
+  const char *words = scratch_contents("words");
   snprintf(line, sizeof line, "%s -c %s/pipeline.yaml --run %s%s\n", stage, scripted_run,
            scripted_run, arguments);
   if (strstr(words, line) == NULL) fail_msg("\"%s\" is not in: %s", line, words);
@@ -43,7 +43,7 @@ static void a_run_ends_when_it_is_complete(void **state)
   was_started("evaluator.0", "");
   was_started("packer.0", "");
   was_started("packer.1", "");
-  assert_string_equal(scripted_contents("told"), "packer\npacker\n");
+  assert_string_equal(scratch_contents("told"), "packer\npacker\n");
   scripted_says("plm-pipeline: trainer.0 is ready (");
   scripted_says("plm-pipeline: packer.1 is ready (");
   scripted_says("\ntrainer.0   | a line\n");
@@ -86,7 +86,7 @@ static void signals_stop_it_in_order(void **state)
     scratch_write("words", "", 0);
     unlink("told");
     assert_int_equal(UP("--set", "seed=1"), rows[i].code);
-    assert_string_equal(scripted_contents("told"), "trainer\nevaluator\npacker\npacker\n");
+    assert_string_equal(scratch_contents("told"), "trainer\nevaluator\npacker\npacker\n");
     scripted_says(
         "plm-pipeline: stopping: the trainer saves a checkpoint, then the evaluator and the "
         "packers "
@@ -134,7 +134,7 @@ static void a_stopped_run_says_how_it_continues(void **state)
   scripted_says(
       "plm-pipeline: stopping: the stages end what they are doing; a second signal kills them\n");
   scripted_says("plm-pipeline: stopped\n");
-  assert_string_equal(scripted_contents("told"), "evaluator\n");
+  assert_string_equal(scratch_contents("told"), "evaluator\n");
 }
 
 static void a_second_signal_kills(void **state)
@@ -144,7 +144,7 @@ static void a_second_signal_kills(void **state)
                        "trap 'kill -INT $PPID' TERM\nkill -INT $PPID\n" STAYS);
   assert_int_equal(UP("--set", "seed=1"), 130);
   scripted_says("plm-pipeline: second signal: killing all stages\n");
-  assert_string_equal(scripted_contents("told"), "");
+  assert_string_equal(scratch_contents("told"), "");
 }
 
 /* Stages do not outlive their supervisor. What it has launched elsewhere is told by SIGUSR1. */
@@ -165,7 +165,7 @@ static void stages_end_with_a_supervisor_that_is_killed(void **state)
   assert_true(scratch_appears("told", "launched\n", SCRIPTED_LIMIT_MS));
   assert_true(scratch_appears("told", "evaluator\n", SCRIPTED_LIMIT_MS));
   for (int i = 0;
-       strlen(scripted_contents("told")) < strlen("launched\nevaluator\npacker\npacker\n"); i++) {
+       strlen(scratch_contents("told")) < strlen("launched\nevaluator\npacker\npacker\n"); i++) {
     assert_true(i < SCRIPTED_LIMIT_MS);
     usleep(1000);
   }
@@ -184,7 +184,7 @@ static void a_failure_ends_the_run(void **state)
   scripted_says("/logs/trainer.0.log\n");
   scripted_does_not_say("stopped");
   scripted_does_not_say("complete");
-  assert_string_equal(scripted_contents("told"), "evaluator\npacker\npacker\n");
+  assert_string_equal(scratch_contents("told"), "evaluator\npacker\npacker\n");
   assert_true(plm_run_failure_read(scripted_run, &failure));
   assert_int_equal(failure.exit_code, 2);
   assert_string_equal(failure.stage, "trainer.0");
@@ -221,7 +221,7 @@ static int up_after(const char *role)
     _exit(code);
   }
   assert_int_equal(waitpid(child, &status, 0), child);
-  snprintf(scripted_err, sizeof scripted_err, "%s", scripted_contents("err"));
+  snprintf(scripted_err, sizeof scripted_err, "%s", scratch_contents("err"));
   return WEXITSTATUS(status);
 }
 
@@ -277,7 +277,7 @@ static void a_run_has_one_supervisor(void **state)
   assert_int_equal(behind, 1);
   scripted_says("plm-pipeline: ");
   scripted_says("supervisor");
-  assert_string_equal(scripted_contents("words"), "");
+  assert_string_equal(scratch_contents("words"), "");
 }
 
 int main(void)

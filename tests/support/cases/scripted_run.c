@@ -34,19 +34,6 @@ int scripted_run_begin(void **state)
   return 0;
 }
 
-const char *scripted_contents(const char *name)
-{
-  static char kept[2][1 << 14];
-  static unsigned next;
-  char *text, *copy = kept[next++ % 2];
-  size_t size;
-  if (!plm_file_exists(name)) return "";
-  assert_int_equal(plm_file_read(name, sizeof kept[0] - 1, &text, &size, NULL), PLM_OK);
-  strcpy(copy, text);
-  free(text);
-  return copy;
-}
-
 int scripted_call(const char *const *words)
 {
   int status;
@@ -60,8 +47,8 @@ int scripted_call(const char *const *words)
     _exit(code);
   }
   assert_int_equal(waitpid(child, &status, 0), child);
-  snprintf(scripted_out, sizeof scripted_out, "%s", scripted_contents("out"));
-  snprintf(scripted_err, sizeof scripted_err, "%s", scripted_contents("err"));
+  snprintf(scripted_out, sizeof scripted_out, "%s", scratch_contents("out"));
+  snprintf(scripted_err, sizeof scripted_err, "%s", scratch_contents("err"));
   assert_true(WIFEXITED(status));
   return WEXITSTATUS(status);
 }

@@ -36,9 +36,6 @@ int scripted_run_begin(void **state);
 int scripted_call(const char *const *words);
 #define UP(...) scripted_call((const char *const[]){"up", "its.yaml", __VA_ARGS__, NULL})
 
-/* The text of a file; "" if there is none. Valid until the second call after this one. */
-const char *scripted_contents(const char *name);
-
 /* Fail unless the last call has said this on its standard error, or unless it has not. */
 void scripted_says(const char *text);
 void scripted_does_not_say(const char *text);

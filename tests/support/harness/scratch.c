@@ -1,6 +1,7 @@
 /* Makes and removes the temporary folder of a test program. */
 #include "tests/support/harness/scratch.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -80,6 +81,29 @@ unsigned scratch_mode(const char *parent, const char *name)
     exit(1);
   }
   return information.st_mode & 07777u;
+}
+
+const char *scratch_contents(const char *path)
+{
+  static char kept[4][1 << 14];
+  static unsigned next;
+  char *text, *copy = kept[next++ % 4];
+  size_t size;
+  if (!plm_file_exists(path)) return "";
+  PLM_ASSERT(plm_file_read(path, sizeof kept[0] - 1, &text, &size, NULL) == PLM_OK);
+  memcpy(copy, text, size + 1);
+  free(text);
+  return copy;
+}
+
+bool scratch_is_empty(const char *path)
+{
+  struct dirent **entries;
+  const int count = scandir(path, &entries, NULL, alphasort);
+  PLM_ASSERT(count >= 2); /* . and .. */
+  for (int i = 0; i < count; i++) free(entries[i]);
+  free(entries);
+  return count == 2;
 }
 
 bool scratch_appears(const char *path, const char *text, int timeout_ms)

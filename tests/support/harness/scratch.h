@@ -25,6 +25,12 @@ void scratch_age(const char *path, double age_s);
  * Ends the process if there is no such file. */
 unsigned scratch_mode(const char *folder, const char *name);
 
+/* The text of a file; "" if there is none. Valid until the fourth call after this one. */
+const char *scratch_contents(const char *path);
+
+/* Whether nothing is in a folder, which must be there. */
+bool scratch_is_empty(const char *path);
+
 /* Waits until a file contains the text; false if that takes longer than timeout_ms. */
 bool scratch_appears(const char *path, const char *text, int timeout_ms);
 
