@@ -10,6 +10,7 @@
 #include "common/base/process/cgroup.h"
 #include "common/run/run.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/cases/control_group.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
 
@@ -246,9 +247,7 @@ static void expect_part(const char *from, const char *to, const char *expected)
 /* The trainer is a script that answers with this line of JSON. */
 static void with_estimate(const char *json)
 {
-  char script[2000];
-  snprintf(script, sizeof script, "#!/bin/sh\ncat <<'the end'\n%s\nthe end\n", json);
-  command_case_program("plm-trainer", script);
+  command_case_program("plm-trainer", command_case_prints(json));
   const int code = COMMAND("up", "--dry-run", file, "trainer");
   command_programs = "/nowhere";
   assert_int_equal(code, 0);
@@ -283,29 +282,16 @@ static void memory_is_that_of_the_trainer(void **state)
 
 static void a_control_group_limits_memory(void **state)
 {
-  static const struct {
-    const char *path, *text;
-  } files[] = {{"mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
-               {"cgroup", "0::/own\n"},
-               {"memory.max", "3000000\n"},
-               {"memory.current", "1000000\n"}};
-  char root[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
   (void)state;
-  scratch_run(root);
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    assert_int_equal(plm_path_join(folder, root, i < 2 ? "proc/self" : "sys/fs/cgroup/own", NULL),
-                     PLM_OK);
-    assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
-    assert_int_equal(plm_path_join(path, folder, files[i].path, NULL), PLM_OK);
-    scratch_write(path, files[i].text, strlen(files[i].text));
-  }
-  plm_cgroup_read_below(root);
+  control_group_begin();
+  control_group_put("memory.max", "3000000\n");
+  control_group_put("memory.current", "1000000\n");
   with_estimate("{\"total\":1500000,\"parameter_count\":1234,\"free_bytes\":2500000}");
   expect_part("memory\n", "disk\n",
               "memory\n  trainer       1.5 MB for 1234 parameters (2.5 MB are free; the control "
               "group of this process may use 3.0 MB)\n");
   with_estimate("{\"device\":\"cuda\",\"parameter_count\":1234,\"free_bytes\":2500000}");
-  plm_cgroup_read_below("");
+  control_group_end();
   assert_null(strstr(command_out, "control group"));
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/process/cgroup.h"
 #include "stages/supervisor/prepare/trainer_estimate.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/cases/control_group.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
@@ -66,9 +67,7 @@ static void examine(const char *yaml)
 /* The trainer answers with this line of JSON. */
 static void answer(const char *json)
 {
-  char script[2000];
-  snprintf(script, sizeof script, "#!/bin/sh\ncat <<'the end'\n%s\nthe end\n", json);
-  write_program("plm-trainer", script, 0755);
+  write_program("plm-trainer", command_case_prints(json), 0755);
   examine("");
 }
 
@@ -224,26 +223,11 @@ static void the_library_of_products_is_named(void **state)
 /* A control group of 3 GB, of which 1 GB is used. */
 static void limit_memory(void)
 {
-  static const struct {
-    const char *path, *text;
-  } files[] = {
-      {"proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
-      {"proc/self/cgroup", "0::/own\n"},
-      {"sys/fs/cgroup/own/memory.max", "3000000000\n"},
-      {"sys/fs/cgroup/own/memory.high", "max\n"},
-      {"sys/fs/cgroup/own/memory.current", "1000000000\n"},
-      {"sys/fs/cgroup/own/memory.stat", "inactive_file 0\n"},
-  };
-  static char root[PLM_PATH_SIZE];
-  scratch_run(root);
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    char path[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
-    assert_int_equal(plm_path_join(path, root, files[i].path, NULL), PLM_OK);
-    assert_int_equal(plm_path_parent(folder, path, NULL), PLM_OK);
-    assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
-    scratch_write(path, files[i].text, strlen(files[i].text));
-  }
-  plm_cgroup_read_below(root);
+  control_group_begin();
+  control_group_put("memory.max", "3000000000\n");
+  control_group_put("memory.high", "max\n");
+  control_group_put("memory.current", "1000000000\n");
+  control_group_put("memory.stat", "inactive_file 0\n");
 }
 
 static void memory_has_to_suffice(void **state)

@@ -62,6 +62,15 @@ void command_case_program(const char *name, const char *script)
   command_programs = programs;
 }
 
+const char *command_case_prints(const char *line)
+{
+  static char script[2000];
+  const int size =
+      snprintf(script, sizeof script, "#!/bin/sh\ncat <<'the end'\n%s\nthe end\n", line);
+  PLM_ASSERT(size >= 0 && (size_t)size < sizeof script);
+  return script;
+}
+
 bool command_case_says(const char *text)
 {
   struct stat info;

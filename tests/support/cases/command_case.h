@@ -12,6 +12,8 @@ extern const char *command_out, *command_err;
 extern const char *command_programs;
 /* Makes the program (plm-pipeline or that of a stage) this script, for all calls from now on. */
 void command_case_program(const char *name, const char *script);
+/* Such a script, which prints a line; valid until the next call. */
+const char *command_case_prints(const char *line);
 /* The end of such a script, which stays until a signal ends it. It sleeps, because a shell that
  * reads from a FIFO does not notice a signal that comes just before. */
 #define STAYS "for i in $(seq 6000); do sleep 0.01; done\n"

@@ -5,25 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/files/file.h"
-#include "common/base/process/cgroup.h"
 #include "stages/supervisor/stage/memory_kill.h"
-#include "tests/support/harness/scratch.h"
-
-static void put(const char *path, const char *text)
-{
-  scratch_write(scratch_path(path), text, strlen(text));
-}
+#include "tests/support/cases/control_group.h"
 
 static int begin(void **state)
 {
   (void)state;
-  assert_int_equal(plm_directory_make(scratch_path("proc/self"), NULL), PLM_OK);
-  assert_int_equal(plm_directory_make(scratch_path("groups"), NULL), PLM_OK);
-  put("proc/self/mountinfo", "30 22 0:26 / /groups rw - cgroup2 cgroup2 rw\n");
-  put("proc/self/cgroup", "0::/\n");
-  put("groups/memory.events", "oom 9\noom_kill 3\n");
-  plm_cgroup_read_below(scratch_directory());
+  control_group_begin();
+  control_group_put("memory.events", "oom 9\noom_kill 3\n");
   return 0;
 }
 
@@ -42,18 +31,18 @@ static void the_hint_names_the_limit(void **state)
   (void)state;
   static const char end[] = "set a smaller trainer.micro_batch_tokens (`plm-pipeline up --dry-run` "
                             "shows what fits)\n";
-  char expected[1000];
+  char expected[PLM_PATH_SIZE + 300];
   struct plm_text text = {0};
   plm_memory_kill_hint(&text);
   snprintf(expected, sizeof expected, "  use a machine with more memory, or %s", end);
   assert_string_equal(text.data, expected);
   plm_text_clear(&text);
-  put("groups/memory.max", "120000000\n");
-  put("groups/memory.current", "0\n");
+  control_group_put("memory.max", "120000000\n");
+  control_group_put("memory.current", "0\n");
   plm_memory_kill_hint(&text);
   snprintf(expected, sizeof expected,
-           "  its control group may use 120.0 MB (%s/groups): give the container more, or %s",
-           scratch_directory(), end);
+           "  its control group may use 120.0 MB (%s): give the container more, or %s",
+           control_group_folder, end);
   assert_string_equal(text.data, expected);
   plm_text_deinit(&text);
 }
