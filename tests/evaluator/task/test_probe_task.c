@@ -18,6 +18,7 @@
 #include "evaluator/probe/probe_report.h"
 #include "evaluator/task/task.h"
 #include "tests/support/cases/task_files.h"
+#include "tests/support/cases/task_line.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
@@ -36,23 +37,12 @@ static struct plm_ops *open_ops(void)
 
 static plm_status run(const char *line, char **said, struct plm_error *error)
 {
-  static char text[8 * PLM_PATH_SIZE];
-  static char name[] = "probe";
-  struct plm_arguments arguments;
-  char *argv[40] = {name};
-  int argc = 1;
-  *error = (struct plm_error){0};
-  snprintf(text, sizeof text, "%s", line);
-  for (char *rest = text, *word; (word = strsep(&rest, " ")) != NULL;)
-    if (*word != '\0') argv[argc++] = word;
-  if (plm_arguments_parse(argc, argv, plm_task_probe.options, &arguments, error) != PLM_OK)
-    fail_msg("%s", error->what);
   captured_begin(STDOUT_FILENO);
-  const plm_status status = plm_task_probe.run(&arguments, error);
+  const plm_status status = task_line_run(&plm_task_probe, line, error);
   fflush(stdout);
   const char *out = captured_end();
   if (said != NULL) *said = strdup(out);
-  plm_arguments_deinit(&arguments);
+  task_line_end();
   return status;
 }
 

@@ -15,6 +15,7 @@
 #include "evaluator/score/score_assays.h"
 #include "evaluator/score/score_variants.h"
 #include "evaluator/task/task.h"
+#include "tests/support/cases/task_line.h"
 #include "tests/support/harness/scratch.h"
 
 /* ---- what takes the place of the tasks ------------------------------------------------------- */
@@ -101,27 +102,10 @@ plm_status plm_score_assays(const struct plm_assays_request *request, struct plm
 
 /* ---- command lines --------------------------------------------------------------------------- */
 
-static struct plm_arguments arguments; /* of the last command: requests borrow from it */
-static bool parsed;
-
-/* Runs a task with words that are separated by blanks. */
 static plm_status run(const struct plm_program *program, const char *line, struct plm_error *error)
 {
-  static char text[2000];
-  static char name[] = "task";
-  char *argv[40] = {name};
-  int argc = 1;
-  if (parsed) plm_arguments_deinit(&arguments);
-  parsed = false;
-  *error = (struct plm_error){0};
   asked.task = NULL;
-  snprintf(text, sizeof text, "%s", line);
-  for (char *rest = text, *word; (word = strsep(&rest, " ")) != NULL;)
-    if (*word != '\0') argv[argc++] = word;
-  if (plm_arguments_parse(argc, argv, program->options, &arguments, error) != PLM_OK)
-    fail_msg("%s", error->what);
-  parsed = true;
-  return program->run(&arguments, error);
+  return task_line_run(program, line, error); /* requests borrow from the line */
 }
 
 static void asks(const struct plm_program *program, const char *task, const char *line)
@@ -479,8 +463,7 @@ static void an_output_that_is_an_input(void **state)
 static int teardown(void **state)
 {
   (void)state;
-  if (parsed) plm_arguments_deinit(&arguments);
-  parsed = false;
+  task_line_end();
   return 0;
 }
 
