@@ -7,6 +7,7 @@
 
 #include "common/run/done.h"
 #include "common/run/run.h"
+#include "tests/support/cases/run_files.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 #include "tests/support/peers/trainer_scene.h"
@@ -41,12 +42,6 @@ static void expect_same_lines(const struct trainer_scene *one, const struct trai
   cJSON_Delete(others);
 }
 
-static bool has_endpoint(const struct trainer_scene *scene, const char *key)
-{
-  char value[512];
-  return plm_endpoint_read(scene->run, key, value, NULL) == PLM_OK;
-}
-
 /* ---- a run, and one that is stopped and resumed ---------------------------------------------- */
 
 /* While a rank waits for the disk, the others wait without a limit. */
@@ -69,7 +64,8 @@ static void a_run_from_beginning_to_end(void **state)
   trainer_scene_listen(&whole);
   assert_int_equal(trainer_scene_open(&whole, 0, &error), PLM_OK);
   struct plm_trainer *trainer = &whole.trainer;
-  assert_true(has_endpoint(&whole, "feed") && has_endpoint(&whole, "announcements"));
+  assert_true(run_files_has_endpoint(whole.run, "feed") &&
+              run_files_has_endpoint(whole.run, "announcements"));
   assert_false(plm_trainer_is_complete(trainer));
   assert_int_equal(trainer_scene_run(&whole, &error), PLM_OK);
   assert_true(plm_trainer_is_complete(trainer));
@@ -81,7 +77,8 @@ static void a_run_from_beginning_to_end(void **state)
   const uint64_t tokens = trainer->state.tokens;
   assert_string_equal(trainer_scene_told.data, notes);
   trainer_scene_close(&whole);
-  assert_false(has_endpoint(&whole, "feed") || has_endpoint(&whole, "announcements"));
+  assert_false(run_files_has_endpoint(whole.run, "feed") ||
+               run_files_has_endpoint(whole.run, "announcements"));
   assert_int_equal(plm_done_read(whole.run, &done, NULL), PLM_OK);
   const struct plm_hash identity = trainer_scene_identity(&whole, 6);
   assert_true(done.step == 6 && done.patience == 0 && plm_hash_equal(done.identity, identity));
@@ -183,7 +180,8 @@ static void a_complete_run_opens_and_does_nothing(void **state)
     assert_int_equal(plm_endpoint_write(whole.run, keys[i], "tcp://127.0.0.1:9", NULL), PLM_OK);
   assert_int_equal(trainer_scene_open(&whole, 0, &error), PLM_OK);
   /* nobody serves there any more */
-  assert_false(has_endpoint(&whole, "feed") || has_endpoint(&whole, "announcements"));
+  assert_false(run_files_has_endpoint(whole.run, "feed") ||
+               run_files_has_endpoint(whole.run, "announcements"));
   trainer_scene_says(&whole, "complete at step 6\n");
   assert_true(plm_trainer_is_complete(&whole.trainer));
   assert_null(whole.trainer.ops);

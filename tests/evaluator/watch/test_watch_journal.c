@@ -10,6 +10,7 @@
 #include "common/base/log/log.h"
 #include "common/run/run.h"
 #include "evaluator/watch/missing_steps.h"
+#include "tests/support/cases/run_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -48,12 +49,11 @@ static void close_scene(struct scene *scene)
 /* What the lines say, without version and time: the caller frees it. */
 static char *lines_of(const struct scene *scene)
 {
-  char path[PLM_PATH_SIZE], *text, *lines = calloc(1, 1 << 14);
-  size_t size, used = 0;
-  assert_int_equal(plm_path_join(path, scene->run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
-  assert_int_equal(plm_file_read(path, 1 << 14, &text, &size, NULL), PLM_OK);
-  for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';) {
-    cJSON *json = cJSON_Parse(line);
+  char *lines = calloc(1, 1 << 14);
+  size_t used = 0;
+  cJSON *list = run_files_metrics(scene->run, PLM_RUN_EVALUATOR_METRICS), *json;
+  cJSON_ArrayForEach(json, list)
+  {
     assert_true(cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(json, "v")));
     assert_true(cJSON_GetObjectItemCaseSensitive(json, "time")->valuedouble > 1.6e9);
     cJSON_DeleteItemFromObjectCaseSensitive(json, "v");
@@ -61,9 +61,8 @@ static char *lines_of(const struct scene *scene)
     char *words = cJSON_PrintUnformatted(json);
     used += (size_t)snprintf(lines + used, (1 << 14) - used, "%s\n", words);
     cJSON_free(words);
-    cJSON_Delete(json);
   }
-  free(text);
+  cJSON_Delete(list);
   return lines;
 }
 

@@ -13,6 +13,7 @@
 #include "common/run/stop.h"
 #include "evaluator/evaluate/evaluate_once.h"
 #include "evaluator/watch/watch.h"
+#include "tests/support/cases/run_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/packers.h"
@@ -41,18 +42,9 @@ static const char *watch(bool labelled)
   return said;
 }
 
-/* The lines of evaluator.jsonl as a list. */
 static cJSON *read_lines(void)
 {
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
-  cJSON *lines = cJSON_CreateArray();
-  assert_int_equal(plm_path_join(path, scene.run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
-  assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
-  for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';)
-    cJSON_AddItemToArray(lines, cJSON_Parse(line));
-  free(text);
-  return lines;
+  return run_files_metrics(scene.run, PLM_RUN_EVALUATOR_METRICS);
 }
 
 /* What `evaluate --json` prints of a checkpoint on a corpus. */
@@ -119,12 +111,6 @@ static void each_checkpoint_is_evaluated(void **state)
   cJSON_Delete(lines);
 }
 
-static bool has_endpoint(void)
-{
-  char value[512];
-  return plm_endpoint_read(scene.run, "evaluation_feed", value, NULL) == PLM_OK;
-}
-
 /* What is reported is not evaluated again, and a line that is missing is. */
 static void reports_count(void **state)
 {
@@ -135,7 +121,7 @@ static void reports_count(void **state)
   cJSON *lines = read_lines();
   assert_int_equal(cJSON_GetArraySize(lines), LINES);
   cJSON_Delete(lines);
-  assert_false(has_endpoint());
+  assert_false(run_files_has_endpoint(scene.run, "evaluation_feed"));
   assert_int_equal(plm_path_join(path, scene.run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
   assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
   char *second = strchr(text, '\n') + 1, *third = strchr(second, '\n') + 1;

@@ -11,6 +11,7 @@
 #include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/stop.h"
+#include "tests/support/cases/run_files.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -190,18 +191,9 @@ struct plm_hash trainer_scene_identity(const struct trainer_scene *scene, uint64
   return identity;
 }
 
-/* The lines of metrics as a list. */
 cJSON *trainer_scene_lines(const struct trainer_scene *scene)
 {
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
-  cJSON *lines = cJSON_CreateArray();
-  assert_int_equal(plm_path_join(path, scene->run, PLM_RUN_TRAINER_METRICS, NULL), PLM_OK);
-  assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
-  for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL && *line != '\0';)
-    cJSON_AddItemToArray(lines, cJSON_Parse(line));
-  free(text);
-  return lines;
+  return run_files_metrics(scene->run, PLM_RUN_TRAINER_METRICS);
 }
 
 double trainer_scene_number(const cJSON *line, const char *name)
