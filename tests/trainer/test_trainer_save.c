@@ -455,7 +455,7 @@ static void failures_are_remembered(void **state)
 }
 
 /* A device that is lost while it copies gives no checkpoint. */
-static void copies_that_fail_are_told(void **state)
+static void copies_that_fail_are_reported(void **state)
 {
   (void)state;
   struct scene s;
@@ -482,7 +482,7 @@ int main(void)
       cmocka_unit_test(other_ranks_have_nothing_to_check),
       cmocka_unit_test(failures_in_a_row_end_the_run),
       cmocka_unit_test(failures_are_remembered),
-      cmocka_unit_test(copies_that_fail_are_told),
+      cmocka_unit_test(copies_that_fail_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

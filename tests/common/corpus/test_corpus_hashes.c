@@ -178,7 +178,7 @@ static void a_corpus_has_two_fingerprints(void **state)
   (void)state;
   assert_true(plm_corpus_is(&info, one));
   assert_false(plm_corpus_is(&info, two));
-  assert_false(plm_corpus_is(&info, zero)); /* that it was not upgraded is no fingerprint */
+  assert_false(plm_corpus_is(&info, zero)); /* "not upgraded" is not a fingerprint */
   info.upgraded_from = two;
   assert_true(plm_corpus_is(&info, one));
   assert_true(plm_corpus_is(&info, two));

@@ -11,7 +11,7 @@
 
 enum { MOST = 1024, MAKERS = 64, GROUPS = 2000, ROUNDS = 50 };
 
-/* Makes a frame of so many bytes, of which the first one tells the group. */
+/* Makes a frame of the given size, whose first byte is the number of the group. */
 static void make(struct label_frames *frames, enum plm_split split, uint64_t group, size_t size)
 {
   uint8_t *bytes = must(malloc(size));
@@ -108,7 +108,7 @@ static void a_held_frame_stays(void **state)
   label_frames_close(frames);
 }
 
-/* Beyond so many makers, several may make the same frame, and nobody waits. */
+/* Beyond that number of makers, several may make the same frame, and nobody waits. */
 static void makers_are_few(void **state)
 {
   struct label_frames *frames = label_frames_open(1 << 20);

@@ -127,7 +127,7 @@ static void clusters_are_needed_to_sample_them(void **state)
   machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 202);
 }
 
-static void there_is_room_for_so_many_packers(void **state)
+static void a_feed_has_at_most_256_packers(void **state)
 {
   (void)state;
   for (unsigned n = 1; n <= FEED_PEERS; n++) machine_scene_join(&scene, n, 0);
@@ -166,7 +166,7 @@ static void a_liar_is_refused(void **state)
   feed_peer_lied(&scene.feed, 2, "host:72", &error);
   machine_scene_expect(&scene, PLM_MESSAGE_NONE, 2);
   machine_scene_counters(&scene, 0, 2, 1, 1);
-  /* A liar that comes back is no progress, nor is one that is dropped. */
+  /* A liar that comes back is not progress, and neither is one that is dropped. */
   machine_scene_join(&scene, 3, 5);
   assert_int_equal(scene.feed.progress_ms, 7);
 }
@@ -263,7 +263,7 @@ int main(void)
       TEST(a_known_corpus_may_be_upgraded),
       TEST(packers_of_other_sources_are_sent_on),
       TEST(clusters_are_needed_to_sample_them),
-      TEST(there_is_room_for_so_many_packers),
+      TEST(a_feed_has_at_most_256_packers),
       TEST(a_liar_is_refused),
       TEST(packers_take_turns),
       TEST(peers_are_found),

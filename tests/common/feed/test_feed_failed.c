@@ -161,8 +161,8 @@ static void nobody_is_awaited_for_ever(void **state)
   plm_feed_close(feed);
 }
 
-/* Who wants to stop waits a second for a packer, and no longer; otherwise the limit counts. */
-static void who_is_in_a_hurry_waits_a_second(void **state)
+/* It waits a second for a packer, and no longer; otherwise the limit counts. */
+static void a_feed_in_a_hurry_waits_a_second(void **state)
 {
   struct plm_error error = {0};
   int64_t waited_ms;
@@ -185,7 +185,7 @@ int main(void)
       cmocka_unit_test(a_failure_ends_every_wait),
       cmocka_unit_test(a_signal_ends_a_wait),
       cmocka_unit_test(nobody_is_awaited_for_ever),
-      cmocka_unit_test(who_is_in_a_hurry_waits_a_second),
+      cmocka_unit_test(a_feed_in_a_hurry_waits_a_second),
   };
   plm_log_init("test", PLM_LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static void a_hello_is_for_its_corpus(void **state)
     hello.upgraded_from = machine_scene_hello(1, 10 + k).fingerprint;
     assert_int_equal(lane_of(feed_lane_of, &message, payload, plm_hello_encode(&hello, payload)),
                      k < LANES ? k : 0);
-    payload[4]++; /* what is no HELLO is refused by the first one */
+    payload[4]++; /* what is not a HELLO is refused by the first one */
     assert_int_equal(lane_of(feed_lane_of, &message, payload, 7), 0);
   }
 }
@@ -129,7 +129,7 @@ static void one_lane_at_work_is_enough(void **state)
   free(range);
 }
 
-/* What is said in a turn so many milliseconds after the start. */
+/* What is said in a turn, `after` milliseconds after the start. */
 static const char *watched(int64_t after)
 {
   captured_begin(STDERR_FILENO);
@@ -137,7 +137,7 @@ static const char *watched(int64_t after)
   return captured_end();
 }
 
-static void a_source_without_packers_is_told(void **state)
+static void a_source_without_packers_is_reported(void **state)
 {
   (void)state;
   assert_string_equal(watched(FEED_SILENCE_MS), ""); /* nobody is here at all */
@@ -194,9 +194,12 @@ static void lanes_return_to_their_places(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(a_hello_is_for_its_corpus),        TEST(others_are_for_their_plan),
-      TEST(a_connection_belongs_to_one_lane), TEST(one_lane_at_work_is_enough),
-      TEST(a_source_without_packers_is_told), TEST(lanes_return_to_their_places),
+      TEST(a_hello_is_for_its_corpus),
+      TEST(others_are_for_their_plan),
+      TEST(a_connection_belongs_to_one_lane),
+      TEST(one_lane_at_work_is_enough),
+      TEST(a_source_without_packers_is_reported),
+      TEST(lanes_return_to_their_places),
   };
   plm_log_init("test", PLM_LOG_WARNING);
   return cmocka_run_group_tests(tests, NULL, NULL);

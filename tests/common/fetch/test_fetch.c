@@ -63,7 +63,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 /* ---- a signal ---------------------------------------------------------------------------------
  */
 
-static off_t stops_in; /* a file of so many bytes: a stop signal comes when it is read; 0: none */
+static off_t stops_in; /* a stop signal comes when a file of this size is read; 0: none */
 
 /* Takes the place of libc's function in this program. */
 ssize_t read(int file, void *bytes, size_t size)
@@ -283,8 +283,7 @@ static void a_corpus_that_is_missing_ends_it(void **state)
   close_head(&head);
 }
 
-/* A run has 16 corpora at most. */
-static void a_head_has_so_many_corpora(void **state)
+static void a_head_has_at_most_16_corpora(void **state)
 {
   (void)state;
   for (uint32_t count = PLM_MAX_SOURCES; count <= PLM_MAX_SOURCES + 1; count++) {
@@ -475,7 +474,7 @@ int main(void)
       cmocka_unit_test(each_corpus_is_fetched_and_locked),
       cmocka_unit_test(the_cache_has_a_limit),
       cmocka_unit_test(a_corpus_that_is_missing_ends_it),
-      cmocka_unit_test(a_head_has_so_many_corpora),
+      cmocka_unit_test(a_head_has_at_most_16_corpora),
       cmocka_unit_test(an_interrupted_fetch_is_continued),
       cmocka_unit_test(a_stop_signal_leaves_the_part),
       cmocka_unit_test(a_damaged_corpus_is_not_kept),

@@ -81,7 +81,7 @@ static void other_forms_are_refused(void **state)
   plm_label_schema_deinit(&schema);
 }
 
-/* The functions that write a label of so many classes. */
+/* The functions that write a label, and the number of its classes. */
 static const struct {
   int32_t most;
   enum { CLASS, RESIDUE, ONE_OF } kind;

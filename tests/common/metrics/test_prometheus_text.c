@@ -81,7 +81,7 @@ static void each_name_has_its_head_once(void **state)
   plm_prometheus_close(NULL);
 }
 
-/* The parts of an object are told apart by what they are. */
+/* The parts of an object are distinguished by what they are. */
 static void parts_have_labels(void **state)
 {
   static const struct {

@@ -32,7 +32,7 @@ static void rows_are_rounded_for_recorded_passes(void **state)
 }
 
 /* A document has two tokens at least, and a residue is one position. */
-static void labels_have_at_most_so_many_rows(void **state)
+static void rows_of_labels_have_a_limit(void **state)
 {
   struct plm_model_config config = {.head = {.kind = PLM_PREDICTS_RESIDUES}};
   struct plm_ops ops = {.record_begin = no_recording};
@@ -111,7 +111,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_rounded_for_recorded_passes),
-      cmocka_unit_test(labels_have_at_most_so_many_rows),
+      cmocka_unit_test(rows_of_labels_have_a_limit),
       cmocka_unit_test(the_widest_product_is_one_of_a_block),
       cmocka_unit_test(a_patch_unet_has_products_at_each_level),
   };

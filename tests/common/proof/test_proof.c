@@ -125,8 +125,8 @@ static void refuse_every_change(struct claim *claim)
   claim->range = right;
 }
 
-/* Another number of nodes is refused if it gives the range another path. Otherwise the tree's
- * number is told by the fingerprint, which covers it. */
+/* Another number of nodes is refused if it gives the range another path. Otherwise the
+ * fingerprint, which covers the tree's number, does not match. */
 static void refuse_another_count(struct claim *claim)
 {
   const struct plm_proof_range right = claim->range;

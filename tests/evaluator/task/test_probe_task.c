@@ -124,7 +124,7 @@ static void read_table(void)
   assert_int_equal(plm_labelled_table_read(&request, &labelled, NULL), PLM_OK);
 }
 
-/* The command line for so many checkpoints, with other options. */
+/* The command line for this number of checkpoints, with other options. */
 static const char *probe_line(int checkpoints, const char *more)
 {
   static char line[6 * PLM_PATH_SIZE];

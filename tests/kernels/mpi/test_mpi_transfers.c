@@ -48,7 +48,7 @@ static const char *comm_name(MPI_Comm comm)
   return "?";
 }
 
-/* Notes a call; memory is told by its place behind `memory`. */
+/* Notes a call; an address is given as the distance from `memory`. */
 static char memory[16];
 
 static int noted(const char *what, const void *from, const void *to, int count, MPI_Datatype type,

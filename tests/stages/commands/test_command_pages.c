@@ -165,8 +165,8 @@ static size_t count_of(const char *text)
   return count;
 }
 
-/* Two runs of one name are told apart by their paths, wherever they stand; a third keeps its name.
- */
+/* Two runs of one name are distinguished by their paths, wherever they stand. A third one keeps its
+ * name. */
 static void runs_of_one_name_have_their_paths(void **state)
 {
   static const char *const orders[][3] = {{"a/same", "b/same", "c/other"},

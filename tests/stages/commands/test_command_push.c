@@ -115,7 +115,7 @@ static void a_model_is_exported_and_uploaded(void **state)
   assert_true(scratch_is_empty("temporary"));
 }
 
-static void an_upload_that_fails_is_told(void **state)
+static void an_upload_that_fails_is_reported(void **state)
 {
   static const char hint[] = "  see the message of hf above; to log in, use `hf auth login` or set "
                              "HF_TOKEN\n";
@@ -182,7 +182,7 @@ static void commands_are_printed_instead(void **state)
 /* ---- export -----------------------------------------------------------------------------------
  */
 
-static void an_export_is_told(void **state)
+static void an_export_is_reported(void **state)
 {
   char expected[2 * PLM_PATH_SIZE];
   struct stat weights;
@@ -217,7 +217,7 @@ static void an_export_is_told(void **state)
   assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "slashes//"), 0);
   snprintf(expected, sizeof expected, "%s/slashes: ", folder);
   assert_int_equal(strncmp(command_out, expected, strlen(expected)), 0);
-  scratch_write("new/more", "", 0); /* now it is no export that may be replaced */
+  scratch_write("new/more", "", 0); /* now it is not an export that may be replaced */
   assert_int_equal(COMMAND("export", "--checkpoint", "model", "--output", "new"), 1);
   assert_non_null(strstr(command_err, "more was changed or added since"));
   assert_int_equal(unlink("new/more"), 0);
@@ -267,9 +267,9 @@ int main(void)
 {
   unsetenv("PLM_CONFIG");
   const struct CMUnitTest tests[] = {
-      TEST(a_folder_is_uploaded_as_it_is),   TEST(a_model_is_exported_and_uploaded),
-      TEST(an_upload_that_fails_is_told),    TEST(a_signal_stops_the_upload),
-      TEST(commands_are_printed_instead),    TEST(an_export_is_told),
+      TEST(a_folder_is_uploaded_as_it_is),    TEST(a_model_is_exported_and_uploaded),
+      TEST(an_upload_that_fails_is_reported), TEST(a_signal_stops_the_upload),
+      TEST(commands_are_printed_instead),     TEST(an_export_is_reported),
       TEST(the_first_weights_are_described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,7 +155,7 @@ static void troubled_stages_have_a_line(void **state)
 }
 
 /* A run that is not running may have failed. */
-static void the_last_failure_is_told(void **state)
+static void the_last_failure_is_reported(void **state)
 {
   static struct plm_run_failure failure = {
       .time_s = 86400, .exit_code = 5, .stage = "trainer.0", .cause = "exited with 5: too bad"};
@@ -240,7 +240,7 @@ int main(void)
       cmocka_unit_test(requests_and_answers),
       cmocka_unit_test(stages_are_a_table),
       cmocka_unit_test(troubled_stages_have_a_line),
-      cmocka_unit_test(the_last_failure_is_told),
+      cmocka_unit_test(the_last_failure_is_reported),
       cmocka_unit_test(a_terminal_is_redrawn),
       cmocka_unit_test(a_run_is_watched_to_its_end),
       cmocka_unit_test(without_a_supervisor_it_is_not_running),

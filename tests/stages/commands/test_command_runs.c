@@ -164,8 +164,8 @@ static void a_running_run_has_packers(void **state)
 
 #define FATAL(number) "{\"stage\":\"packer\",\"instance\":" number ",\"state\":\"fatal\"},"
 
-/* At most eight packers are told, and what the trainer and the evaluator do. */
-static void what_takes_long_is_told(void **state)
+/* At most eight packers are named; what the trainer and the evaluator do is always reported. */
+static void what_takes_long_is_reported(void **state)
 {
   static const char packers[] =
       "{\"ok\":true,\"stages\":["
@@ -244,7 +244,7 @@ int main(void)
       cmocka_unit_test_setup(the_loss_is_that_of_the_first_split, setup),
       cmocka_unit_test_setup(a_failure_is_explained, setup),
       cmocka_unit_test_setup(a_running_run_has_packers, setup),
-      cmocka_unit_test_setup(what_takes_long_is_told, setup),
+      cmocka_unit_test_setup(what_takes_long_is_reported, setup),
       cmocka_unit_test_setup(what_is_no_folder_is_an_error, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,7 +212,7 @@ static void complete_runs_are_skipped(void **state)
 }
 
 /* The others are trained all the same. */
-static void a_run_that_fails_is_told(void **state)
+static void a_run_that_fails_is_reported(void **state)
 {
   (void)state;
   put("codes", "seed=1", "3");
@@ -233,7 +233,7 @@ static void a_run_that_fails_is_told(void **state)
                    "\"complete\",\"loss\":null,\"best_loss\":null,\"tokens_per_second\":null}\n");
 }
 
-/* Neither the run that is stopped nor those after it are told as failed. */
+/* Neither the run that is stopped nor those after it are reported as failed. */
 static void a_signal_stops_the_sweep(void **state)
 {
   (void)state;
@@ -358,7 +358,7 @@ int main(void)
       cmocka_unit_test_setup(each_run_is_started_with_its_values, setup),
       cmocka_unit_test_setup(several_run_at_once, setup),
       cmocka_unit_test_setup(complete_runs_are_skipped, setup),
-      cmocka_unit_test_setup(a_run_that_fails_is_told, setup),
+      cmocka_unit_test_setup(a_run_that_fails_is_reported, setup),
       cmocka_unit_test_setup(a_signal_stops_the_sweep, setup),
       cmocka_unit_test_setup(an_earlier_start_is_waited_for, setup),
       cmocka_unit_test_setup(losses_and_speeds_are_measured, setup),

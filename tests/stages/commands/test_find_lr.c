@@ -373,7 +373,7 @@ static void a_loss_that_never_falls_suggests_nothing(void **state)
   assert_string_equal(command_out, "{\"lr_hidden\":[],\"smoothed_loss\":[],\"diverged\":false}\n");
 }
 
-static void a_failure_is_told_with_what_was_printed(void **state)
+static void a_failure_is_reported_with_what_was_printed(void **state)
 {
   (void)state;
   begin(lines_of(falling, 3, NULL), "echo 'why it failed'\nexit 5");
@@ -419,7 +419,7 @@ int main(void)
       cmocka_unit_test(people_see_a_curve_and_settings),
       cmocka_unit_test(a_loss_that_diverges_ends_the_test),
       cmocka_unit_test(a_loss_that_never_falls_suggests_nothing),
-      cmocka_unit_test(a_failure_is_told_with_what_was_printed),
+      cmocka_unit_test(a_failure_is_reported_with_what_was_printed),
       cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error),
       cmocka_unit_test(a_signal_ends_the_test),
   };

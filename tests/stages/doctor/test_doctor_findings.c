@@ -449,7 +449,7 @@ static void stages_in_trouble_are_named(void **state)
                              "%s{\"stage\":\"packer\",\"instance\":%d,\"state\":\"fatal\"}",
                              i > 0 ? "," : "", i);
   snprintf(many + used, sizeof many - used, "]}");
-  with_answer(many); /* few are told */
+  with_answer(many); /* only the first 16 are reported */
   assert_int_equal(doctor.count, 16);
 }
 

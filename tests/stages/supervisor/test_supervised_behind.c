@@ -1,5 +1,5 @@
-/* `up` and `join` with scripts as the programs of the stages: a run from its start to its end in
- * the foreground and in the background, what it says, and how it ends. */
+/* `up` and `join` with scripts as the programs of the stages: a run that goes on in the
+ * background, and packers that join the run of another host. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>

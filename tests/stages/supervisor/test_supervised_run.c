@@ -1,5 +1,5 @@
-/* `up` and `join` with scripts as the programs of the stages: a run from its start to its end in
- * the foreground and in the background, what it says, and how it ends. */
+/* `up` with scripts as the programs of the stages: a run in the foreground from its start to its
+ * end, what it says, and how it ends. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <pthread.h>
@@ -147,7 +147,7 @@ static void a_second_signal_kills(void **state)
   assert_string_equal(scratch_contents("told"), "");
 }
 
-/* Stages do not outlive their supervisor. What it has launched elsewhere is told by SIGUSR1. */
+/* Stages do not outlive their supervisor. What it has launched elsewhere is stopped by SIGUSR1. */
 static void stages_end_with_a_supervisor_that_is_killed(void **state)
 {
   const char *const words[] = {"up", "its.yaml", "-q", "--launch", "trainer=env", NULL};

@@ -77,7 +77,7 @@ static void write_in_run(const struct plm_supervisor *supervisor, const char *na
   assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
 }
 
-/* A step of the present process, which took so many milliseconds. */
+/* A step of the present process, and how many milliseconds it took. */
 static void step(const struct plm_supervisor *supervisor, int number, int step_ms)
 {
   char line[128], path[PLM_PATH_SIZE];

@@ -122,7 +122,7 @@ static void many_steps_become_means_with_a_band(void **state)
   free(y);
 }
 
-/* A line of so many points, where y is 10 but for one 1000. */
+/* A line where y is 10 but for one 1000. */
 static struct plm_text draw_outlier(int points, int where, bool from_zero)
 {
   static double x[200], y[200];

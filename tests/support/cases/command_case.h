@@ -27,7 +27,7 @@ int command_case(const char *const *words);
  * error. */
 bool command_case_says(const char *text);
 
-/* The same as COMMAND with a terminal of so many columns as standard output. */
+/* The same as COMMAND with a terminal of this width as standard output. */
 int command_case_on_terminal(unsigned short columns, const char *const *words);
 #define COMMAND_ON_TERMINAL(columns, ...) \
   command_case_on_terminal(columns, (const char *const[]){__VA_ARGS__, NULL})

@@ -17,7 +17,7 @@ void scratch_run(char *run);
 /* Writes a file there, without waiting for the disk. */
 void scratch_write(const char *path, const void *bytes, size_t size);
 
-/* Says that a file, which is made if it is missing, was last changed so many seconds ago (fewer
+/* Says that a file, which is made if it is missing, was last changed age_s seconds ago (fewer
  * than 0: in the future). */
 void scratch_age(const char *path, double age_s);
 

@@ -29,7 +29,7 @@ void machine_scene_open(struct machine_scene *scene, const struct feed_machine_o
                         bool keyed);
 void machine_scene_close(struct machine_scene *scene);
 
-/* Of a packer of a corpus with so many documents. */
+/* Of a packer whose corpus has this number of documents. */
 struct plm_hello machine_scene_hello(uint64_t packer, uint64_t documents);
 /* Gives the machine a message from a connection, `after` milliseconds after the start. */
 void machine_scene_give(struct machine_scene *scene, unsigned route,

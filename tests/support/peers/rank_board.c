@@ -23,7 +23,7 @@ static struct board {
   uint64_t sent[RANK_BOARD_RANKS][SCOPES]; /* bytes, to other ranks */
 } board = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* The other ranks of a scope: member i, of so many. */
+/* The ranks of a scope: how many there are, and member i. */
 static uint32_t scope_size(const struct plm_rank_place *place, enum plm_scope scope)
 {
   if (scope == PLM_SCOPE_GROUP) return place->group_size;

@@ -42,7 +42,7 @@ static const char *in_run(const struct scene *s, const char *name)
   return path;
 }
 
-/* A run folder of a model of one layer, with so many steps to train, and other settings. */
+/* A run folder of a model of one layer, with a number of steps to train, and other settings. */
 static void begin(struct scene *s, uint64_t steps, const char *more)
 {
   char yaml[PLM_PATH_SIZE + 1024];
@@ -258,8 +258,8 @@ static void another_corpus_is_refused(void **state)
   end(&s);
 }
 
-/* What the configuration changes is told and remembered; what it may not change is refused. */
-static void changes_are_told(void **state)
+/* What the configuration changes is reported and remembered; what it may not change is refused. */
+static void changes_are_reported(void **state)
 {
   (void)state;
   struct scene s;
@@ -486,7 +486,7 @@ int main(void)
       cmocka_unit_test(the_newest_checkpoint_counts),
       cmocka_unit_test(whose_root_counts),
       cmocka_unit_test(another_corpus_is_refused),
-      cmocka_unit_test(changes_are_told),
+      cmocka_unit_test(changes_are_reported),
       cmocka_unit_test(what_was_set_may_be_left_open),
       cmocka_unit_test(damaged_checkpoints_are_not_overwritten),
       cmocka_unit_test(other_ranks_are_told),

@@ -457,7 +457,7 @@ static void any_wait_may_fail(void **state)
   }
 }
 
-/* A sum has so many parts at most. And the transport measures how long a rank computes. */
+/* A sum has a limited number of parts. And the transport measures how long a rank computes. */
 static void too_many_ranks(void **state)
 {
   (void)state;

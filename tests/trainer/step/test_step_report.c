@@ -126,7 +126,7 @@ static void each_metric_has_its_own_value(void **state)
 }
 
 /* In a run on several corpora, their tokens and losses follow the tokens of the run. */
-static void sources_are_told(void **state)
+static void sources_are_reported(void **state)
 {
   (void)state;
   const struct plm_step_result result = result_of();
@@ -409,7 +409,7 @@ static void without_its_folder_there_is_no_board(void **state)
 
 /* ---- lines on stderr ------------------------------------------------------------------------- */
 
-/* What a step of so many seconds prints. */
+/* What a step of the given duration prints. */
 static const char *printed(struct plm_step_report *report, uint64_t step, double step_s,
                            bool skipped)
 {
@@ -447,7 +447,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_metric_has_its_own_value),
-      cmocka_unit_test(sources_are_told),
+      cmocka_unit_test(sources_are_reported),
       cmocka_unit_test(what_is_not_known_is_null_or_missing),
       cmocka_unit_test(lines_behind_the_checkpoint_are_cut),
       cmocka_unit_test(lines_wait_for_a_full_disk),

@@ -95,13 +95,13 @@ static void run_case(bool in_thread, bool second)
     fail_msg("status %x, \"%s\"", (unsigned)status, text);
 }
 
-static void the_main_thread_is_told(void **state)
+static void a_fault_of_the_main_thread_is_reported(void **state)
 {
   (void)state;
   run_case(false, false);
 }
 
-static void a_worker_thread_is_told(void **state)
+static void a_fault_of_a_worker_thread_is_reported(void **state)
 {
   (void)state;
   run_case(true, false);
@@ -192,9 +192,9 @@ static void a_stage_ends_with_a_code_of_its_own(void **state)
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 6);
 }
 
-/* The last one of so many maps is guarded, one more is not, and a place that is free is used again.
- * A map may be registered twice. */
-static void so_many_maps_are_guarded(void **state)
+/* One map more is not guarded, and a place that is free is used again. A map may be registered
+ * twice. */
+static void at_most_8192_maps_are_guarded(void **state)
 {
   static const struct {
     int others, removed, again;
@@ -251,12 +251,12 @@ static void an_earlier_handler_is_kept(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_main_thread_is_told),
-      cmocka_unit_test(a_worker_thread_is_told),
+      cmocka_unit_test(a_fault_of_the_main_thread_is_reported),
+      cmocka_unit_test(a_fault_of_a_worker_thread_is_reported),
       cmocka_unit_test(other_faults_are_not_hidden),
       cmocka_unit_test(the_whole_map_is_guarded_and_no_more),
       cmocka_unit_test(a_stage_ends_with_a_code_of_its_own),
-      cmocka_unit_test(so_many_maps_are_guarded),
+      cmocka_unit_test(at_most_8192_maps_are_guarded),
       cmocka_unit_test(an_earlier_handler_is_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
