@@ -16,7 +16,7 @@
 
 static char *program, said_of_corpus[128]; /* when it is opened */
 
-/* So many endpoints of this host. */
+/* A list of endpoints of this host. */
 static const char *endpoints(unsigned count)
 {
   static char text[64 * (PACKER_ENDPOINTS + 2)];

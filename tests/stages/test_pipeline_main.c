@@ -1,5 +1,5 @@
 /* The command line of plm-pipeline beyond its commands: where the command stands, help, versions
- * and words that are no command. */
+ * and words that are not commands. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>

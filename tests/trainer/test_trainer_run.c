@@ -1,5 +1,5 @@
-/* The whole trainer in a test program: what a run writes, and that one which is stopped and resumed
- * ends with the same weights. */
+/* The whole trainer in a test program: what a run writes, and that a run which is stopped and
+ * resumed ends with the same weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

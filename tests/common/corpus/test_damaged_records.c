@@ -1,5 +1,5 @@
 /* Records that are not what ingest writes, although the description and the checks agree with them:
- * who reads one is told which record it is and what is wrong, and can read the others. */
+ * an error says which record it is and what is wrong, and the others can be read. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 
 enum { MOST = 1024, MAKERS = 64, GROUPS = 2000, ROUNDS = 50 };
 
-/* Makes a frame of the given size, whose first byte is the number of the group. */
+/* Makes a frame of the given size, filled with a byte that depends on the group. */
 static void make(struct label_frames *frames, enum plm_split split, uint64_t group, size_t size)
 {
   uint8_t *bytes = must(malloc(size));
@@ -91,7 +91,7 @@ static void a_frame_is_of_one_split(void **state)
   label_frames_close(frames);
 }
 
-/* Who holds a frame may read it after it was dropped. */
+/* A frame that is held can be read after it was dropped. */
 static void a_held_frame_stays(void **state)
 {
   struct label_frames *frames = label_frames_open(4);

@@ -233,7 +233,7 @@ static void refusals_are_logged_now_and_then(void **state)
   }
 }
 
-/* Whoever comes and goes is logged, as long as there are few of them. */
+/* Each packer that comes or goes is logged while there are few of them. */
 static void who_joins_is_logged(void **state)
 {
   (void)state;

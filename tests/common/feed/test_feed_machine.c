@@ -366,7 +366,7 @@ static void the_credit_follows_the_rate(void **state)
   assert_int_equal(feed->credit, start);
 }
 
-/* So many lines at once, and then one each half second. */
+/* At most FEED_LOG_MOST lines at once, and then one each half second. */
 static void lines_about_packers_are_few(void **state)
 {
   struct feed_state *feed = &scene.feed;

@@ -131,7 +131,8 @@ static void nobody_is_there(void **state)
   close(taken);
 }
 
-/* Who answers nothing is asked again every five seconds, and may be somebody else. */
+/* A head that does not answer is asked again every five seconds, and another one may answer then.
+ */
 static void the_head_is_silent(void **state)
 {
   char bound[256];

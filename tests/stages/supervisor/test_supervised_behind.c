@@ -18,7 +18,7 @@
 /* ---- in the background ------------------------------------------------------------------------
  */
 
-/* The process of the run that `up` has just told. */
+/* The process of the run that `up` has just named. */
 static pid_t told_process(const char *where)
 {
   char text[2 * PLM_PATH_SIZE];

@@ -273,7 +273,7 @@ static void memory_is_known_before(void **state)
   assert_int_equal(bytes[3] - bytes[1], scratch[3] - scratch[1]);
 }
 
-/* Muon is for hidden matrices that are no adapters. */
+/* Muon is for hidden matrices that are not adapters. */
 static void which_parameters_muon_updates(void **state)
 {
   (void)state;

@@ -22,7 +22,7 @@
 #include "tests/support/harness/scratch.h"
 #include "trainer/step/step_report.h"
 
-static int64_t later_ms; /* the monotonic clock is so far ahead */
+static int64_t later_ms; /* how far the monotonic clock is ahead */
 
 /* Takes the place of libc's function in this program. */
 int clock_gettime(clockid_t clock, struct timespec *now)
