@@ -80,13 +80,6 @@ static void go_on(bool failing)
   await(&arrived, "further attempt");
 }
 
-static int times_of(const char *text, const char *what)
-{
-  int count = 0;
-  while ((text = strstr(text, what)) != NULL) count++, text += strlen(what);
-  return count;
-}
-
 /* One warning for each time in which it cannot be written, however long that lasts. */
 static void a_failure_is_told_once_until_it_ends(void **state)
 {
@@ -119,10 +112,10 @@ static void a_failure_is_told_once_until_it_ends(void **state)
   const char *said = captured_end();
   assert_int_equal(opened, PLM_OK);
   assert_int_equal(read, PLM_OK);
-  assert_int_equal(times_of(json, "\"packer\""), 1);
+  assert_int_equal(captured_times(json, "\"packer\""), 1);
   free(json);
-  if (times_of(said, "warning: ") != 2) fail_msg("not two warnings: %s", said);
-  assert_int_equal(times_of(said, "peers.trainer.json: Input/output error\n"), 2);
+  if (captured_times(said, "warning: ") != 2) fail_msg("not two warnings: %s", said);
+  assert_int_equal(captured_times(said, "peers.trainer.json: Input/output error\n"), 2);
   assert_int_equal(plm_peers_read(run, "trainer", &json, NULL), PLM_NOT_FOUND);
   sem_destroy(&arrived);
   sem_destroy(&decided);

@@ -307,13 +307,6 @@ static void a_head_has_at_most_16_corpora(void **state)
   }
 }
 
-static int times_of(const char *text, const char *what)
-{
-  int count = 0;
-  for (; (text = strstr(text, what)) != NULL; text += strlen(what)) count++;
-  return count;
-}
-
 /* Changes a byte of a file; again: puts it back. */
 static void change_byte(const char *path, uint64_t at)
 {
@@ -371,9 +364,10 @@ static void an_interrupted_fetch_is_continued(void **state)
     const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
     const char *said = captured_end();
     if (status != PLM_OK) fail_msg("row %zu: %s", i, error.what);
-    assert_int_equal(times_of(said, "continuing after "), rows[i].continued);
-    assert_int_equal(times_of(said, "what an interrupted fetch left is damaged; fetching all of"),
-                     rows[i].damaged);
+    assert_int_equal(captured_times(said, "continuing after "), rows[i].continued);
+    assert_int_equal(
+        captured_times(said, "what an interrupted fetch left is damaged; fetching all of"),
+        rows[i].damaged);
     same_file(fetched.paths[0], head.folders[0], PLM_CORPUS_DATA);
     assert_false(plm_file_exists(part));
     plm_fetched_release(&fetched);
@@ -434,7 +428,7 @@ static void a_damaged_corpus_is_not_kept(void **state)
   change_byte(original, 6000);
   assert_int_equal(status, PLM_CORRUPT);
   assert_non_null(strstr(error.what, " sent a corpus that is not what its corpus.json states"));
-  assert_int_equal(times_of(said, "damaged"), 1); /* only the cache's path */
+  assert_int_equal(captured_times(said, "damaged"), 1); /* only the cache's path */
   assert_int_equal(fetched.count, 0);
   plm_fetched_release(&fetched);
   close_head(&head);
@@ -456,13 +450,13 @@ static void the_bar_is_removed(void **state)
   on_terminal = own_clock = false;
   const char *said = captured_end();
   assert_int_equal(status, PLM_OK);
-  assert_int_equal(times_of(said, next), 2);
-  assert_int_equal(times_of(said, "\rfetch ["), times_of(said, "100 %"));
+  assert_int_equal(captured_times(said, next), 2);
+  assert_int_equal(captured_times(said, "\rfetch ["), captured_times(said, "100 %"));
   const char *second = strstr(strstr(said, next) + 1, next);
   assert_true(second - said > 4 && strncmp(second - 4, gone, 4) == 0);
   assert_true(strlen(second) > 4 && strcmp(second + strlen(second) - 4, gone) == 0);
-  assert_true(times_of(said, "\rfetch [") >= 2 && times_of(second, "\rfetch [") >= 1);
-  assert_int_equal(times_of(said, gone), 2);
+  assert_true(captured_times(said, "\rfetch [") >= 2 && captured_times(second, "\rfetch [") >= 1);
+  assert_int_equal(captured_times(said, gone), 2);
   plm_fetched_release(&fetched);
   close_head(&head);
 }

@@ -104,13 +104,6 @@ static const char *fetch(const char *endpoint)
   return said;
 }
 
-static int times_of(const char *text, const char *what)
-{
-  int count = 0;
-  for (; (text = strstr(text, what)) != NULL; text += strlen(what)) count++;
-  return count;
-}
-
 /* After five seconds, and then every ten. */
 static void nobody_is_there(void **state)
 {
@@ -125,9 +118,9 @@ static void nobody_is_there(void **state)
   snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
   head = NULL;
   const char *said = fetch(endpoint);
-  assert_int_equal(times_of(said, "\n"), 4);
+  assert_int_equal(captured_times(said, "\n"), 4);
   snprintf(text, sizeof text, "nobody answers at %s yet; is the run started", endpoint);
-  assert_int_equal(times_of(said, text), 4);
+  assert_int_equal(captured_times(said, text), 4);
   close(taken);
 }
 
@@ -141,9 +134,10 @@ static void the_head_is_silent(void **state)
   assert_int_equal(plm_socket_open(context, ZMQ_ROUTER, 1 << 16, &head, NULL), PLM_OK);
   assert_int_equal(plm_socket_bind(head, "tcp://127.0.0.1:*", NULL, bound, NULL), PLM_OK);
   const char *said = fetch(bound);
-  assert_int_equal(times_of(said, "\n"), 4);
-  assert_int_equal(times_of(said, " is silent; asking again\n"), 1);
-  assert_int_equal(times_of(said, " is silent; is it the run's network.feed, and of this"), 3);
+  assert_int_equal(captured_times(said, "\n"), 4);
+  assert_int_equal(captured_times(said, " is silent; asking again\n"), 1);
+  assert_int_equal(captured_times(said, " is silent; is it the run's network.feed, and of this"),
+                   3);
   assert_true(strstr(said, "asking again") < strstr(said, "network.feed"));
   assert_int_equal(questions, QUESTIONS);
   zmq_close(head);

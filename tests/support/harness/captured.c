@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,4 +47,11 @@ const char *captured_end(void)
   PLM_ASSERT(pread(capture->kept, capture->text, (size_t)size, 0) == size);
   close(capture->kept);
   return capture->text;
+}
+
+int captured_times(const char *text, const char *what)
+{
+  int count = 0;
+  for (; (text = strstr(text, what)) != NULL; text += strlen(what)) count++;
+  return count;
 }

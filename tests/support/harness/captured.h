@@ -10,4 +10,7 @@ void captured_begin(int descriptor);
  * until the next capture begins. */
 const char *captured_end(void);
 
+/* How often the text says something. */
+int captured_times(const char *text, const char *what);
+
 #endif
