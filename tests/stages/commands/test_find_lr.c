@@ -344,8 +344,7 @@ static void a_loss_that_diverges_ends_the_test(void **state)
   double losses[STEPS];
   memcpy(losses, falling, sizeof losses);
   losses[10] = 1000;
-  begin_after("trap 'echo asked >asked; exit 9' INT", lines_of(losses, 11, NULL),
-              "for i in $(seq 6000); do sleep 0.01; done");
+  begin_after("trap 'echo asked >asked; exit 9' INT", lines_of(losses, 11, NULL), STAYS);
   assert_int_equal(COMMAND("up", file, "--find-lr", "--lr-steps", "12"), 0);
   assert_non_null(strstr(command_out, "\nthe loss diverged after 11 of 12 steps\nsteepest "));
   assert_string_equal(scratch_contents("asked"), "asked\n");
@@ -396,8 +395,7 @@ static void a_folder_that_cannot_be_made_is_an_error(void **state)
 static void a_signal_ends_the_test(void **state)
 {
   (void)state;
-  begin_after("trap 'exit 0' TERM", lines_of(falling, 3, NULL),
-              "kill -TERM $PPID\nfor i in $(seq 6000); do sleep 0.01; done");
+  begin_after("trap 'exit 0' TERM", lines_of(falling, 3, NULL), "kill -TERM $PPID\n" STAYS);
   assert_int_equal(COMMAND("up", file, "--find-lr", "--quiet"), 143);
   assert_non_null(strstr(command_err, "; no learning rate was found\n"));
   plm_stop_requested = 0;
