@@ -2,14 +2,11 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/labels/label_record.h"
 #include "tests/support/cases/label_schemas.h"
+#include "tests/support/harness/aborted.h"
 
 enum { RESIDUES = 5, SIZE = 8 + 2 + RESIDUES + 3 + 2 };
 
@@ -105,6 +102,17 @@ static int32_t write_and_read(size_t writer, int32_t value)
   return plm_label_has(record, (uint32_t)value) == 1 ? value : -2;
 }
 
+struct written {
+  size_t writer;
+  int32_t value;
+};
+
+static void write_label(const void *context)
+{
+  const struct written *written = context;
+  write_and_read(written->writer, written->value);
+}
+
 /* The last class is one, and one behind it ends the process. */
 static void classes_have_bounds(void **state)
 {
@@ -113,17 +121,8 @@ static void classes_have_bounds(void **state)
     const int32_t kept[] = {-1, 0, 1, writers[w].most - 1}, refused_ones[] = {-2, writers[w].most};
     for (int i = 0; i < 4; i++) assert_int_equal(write_and_read(w, kept[i]), kept[i]);
     for (int i = 0; i < 2; i++) {
-      int status;
-      fflush(NULL);
-      const pid_t pid = fork();
-      if (pid == 0) {
-        signal(SIGABRT, SIG_DFL);
-        close(STDERR_FILENO);
-        write_and_read(w, refused_ones[i]);
-        _exit(0);
-      }
-      assert_int_equal(waitpid(pid, &status, 0), pid);
-      assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+      const struct written written = {.writer = w, .value = refused_ones[i]};
+      aborted(write_label, &written);
     }
   }
 }

@@ -1,12 +1,10 @@
 /* trainer/input/objective against the reference's rules
  * (tests/support/reference/reference_training.h). */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "tests/support/harness/aborted.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/reference/reference_training.h"
 #include "trainer/input/objective.h"
@@ -184,20 +182,17 @@ static void causal_wants_a_causal_model(void **state)
   assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
 }
 
-/* Describes the batch in a process of its own, which aborts. */
-static void assert_aborts(struct plm_objective_state *objective, const struct sample *sample)
+struct described {
+  struct plm_objective_state *objective;
+  const struct sample *sample;
+};
+
+static void describe(const void *context)
 {
-  int status;
-  const pid_t child = fork();
-  if (child == 0) {
-    struct plm_targets targets;
-    uint64_t count;
-    signal(SIGABRT, SIG_DFL);
-    plm_objective_targets(objective, 0, 0, &sample->batch, &targets, &count);
-    _exit(0);
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  const struct described *described = context;
+  struct plm_targets targets;
+  uint64_t count;
+  plm_objective_targets(described->objective, 0, 0, &described->sample->batch, &targets, &count);
 }
 
 /* The feed lets no such batch through. */
@@ -209,15 +204,16 @@ static void bad_batches_abort(void **state)
   struct sample sample;
   const struct plm_objective_options options = plm_objective_options_of(&config);
   assert_int_equal(plm_objective_init(&objective, &options, CHUNKS, CHUNKS, NULL), PLM_OK);
+  const struct described described = {.objective = &objective, .sample = &sample};
   make_sample(&sample, 0);
   sample.tokens[100] = 33;
-  assert_aborts(&objective, &sample);
+  aborted(describe, &described);
   make_sample(&sample, 0);
   sample.documents[1].tokens = LENGTH;
-  assert_aborts(&objective, &sample);
+  aborted(describe, &described);
   make_sample(&sample, 0);
   sample.documents[1].start = 3;
-  assert_aborts(&objective, &sample);
+  aborted(describe, &described);
   plm_objective_deinit(&objective);
 }
 
