@@ -17,26 +17,12 @@ static const struct written_corpus written = {
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* The content of a frame, and room for more. */
-static size_t unpack(const uint8_t *record, size_t size, uint8_t content[2 * CONTENT])
-{
-  const size_t bytes = ZSTD_decompress(content, CONTENT, record, size);
-  assert_false(ZSTD_isError(bytes));
-  return bytes;
-}
-
-static void pack(uint8_t *record, size_t *size, const uint8_t *content, size_t bytes)
-{
-  *size = ZSTD_compress(record, *size + FORGED_ROOM, content, bytes, 1);
-  assert_false(ZSTD_isError(*size));
-}
-
 /* Removes bytes at the end of what a frame holds, or of the record itself. */
 static void shorter_frame(uint8_t *record, size_t *size, const void *context)
 {
   uint8_t content[2 * CONTENT];
-  const size_t bytes = unpack(record, *size, content);
-  pack(record, size, content, bytes - *(const size_t *)context);
+  const size_t bytes = forged_frame_unpack(record, *size, content, CONTENT);
+  forged_frame_pack(record, size, content, bytes - *(const size_t *)context);
 }
 
 static void shorter_record(uint8_t *record, size_t *size, const void *context)
@@ -47,10 +33,11 @@ static void shorter_record(uint8_t *record, size_t *size, const void *context)
 
 static void longer_frame(uint8_t *record, size_t *size, const void *context)
 {
-  uint8_t content[2 * CONTENT];
-  const size_t bytes = unpack(record, *size, content), more = *(const size_t *)context;
+  uint8_t content[2 * CONTENT]; /* room for more */
+  const size_t bytes = forged_frame_unpack(record, *size, content, CONTENT),
+               more = *(const size_t *)context;
   memset(content + bytes, 'A', more);
-  pack(record, size, content, bytes + more);
+  forged_frame_pack(record, size, content, bytes + more);
 }
 
 /* Appends a frame that zstd skips: the content is still the same. */
@@ -67,7 +54,7 @@ static void with_skipped_frame(uint8_t *record, size_t *size, const void *contex
 static void without_content_size(uint8_t *record, size_t *size, const void *context)
 {
   uint8_t content[2 * CONTENT];
-  const size_t bytes = unpack(record, *size, content);
+  const size_t bytes = forged_frame_unpack(record, *size, content, CONTENT);
   ZSTD_CCtx *zstd = ZSTD_createCCtx();
   (void)context;
   ZSTD_CCtx_setParameter(zstd, ZSTD_c_contentSizeFlag, 0);
@@ -86,19 +73,19 @@ static void no_frame(uint8_t *record, size_t *size, const void *context)
 static void fewer_names(uint8_t *record, size_t *size, const void *context)
 {
   uint8_t content[2 * CONTENT];
-  const size_t bytes = unpack(record, *size, content);
+  const size_t bytes = forged_frame_unpack(record, *size, content, CONTENT);
   (void)context;
   *(uint8_t *)memchr(content, '\n', bytes) = 'A';
-  pack(record, size, content, bytes);
+  forged_frame_pack(record, size, content, bytes);
 }
 
 static void more_names(uint8_t *record, size_t *size, const void *context)
 {
   uint8_t content[2 * CONTENT];
-  const size_t bytes = unpack(record, *size, content);
+  const size_t bytes = forged_frame_unpack(record, *size, content, CONTENT);
   (void)context;
   content[0] = '\n';
-  pack(record, size, content, bytes);
+  forged_frame_pack(record, size, content, bytes);
 }
 
 /* Sets a number of 32 bits. */

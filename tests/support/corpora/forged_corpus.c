@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include "common/base/files/file.h"
 #include "common/corpus/corpus_format.h"
@@ -109,6 +110,19 @@ static void change_checked(uint8_t *record, size_t *size, const void *context)
   const struct checked_change *of = context;
   of->change(record, size, of->context);
   of->check->hash = plm_hash64_bytes(record, *size);
+}
+
+size_t forged_frame_unpack(const uint8_t *record, size_t size, uint8_t *content, size_t room)
+{
+  const size_t bytes = ZSTD_decompress(content, room, record, size);
+  PLM_ASSERT(!ZSTD_isError(bytes));
+  return bytes;
+}
+
+void forged_frame_pack(uint8_t *record, size_t *size, const uint8_t *content, size_t bytes)
+{
+  *size = ZSTD_compress(record, *size + FORGED_ROOM, content, bytes, 1);
+  PLM_ASSERT(!ZSTD_isError(*size));
 }
 
 void forged_corpus_change(const char *directory, enum plm_record_kind kind, forged_change *change,

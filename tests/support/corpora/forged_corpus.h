@@ -11,6 +11,10 @@
 enum { FORGED_ROOM = 1 << 16 }; /* bytes by which a record may grow */
 /* What becomes of a record, which is changed in place. */
 typedef void forged_change(uint8_t *record, size_t *size, const void *context);
+/* For such a change: the content of a record that is a frame of zstd, and a frame of this content
+ * in its place. Returns the size of the content. */
+size_t forged_frame_unpack(const uint8_t *record, size_t size, uint8_t *content, size_t room);
+void forged_frame_pack(uint8_t *record, size_t *size, const uint8_t *content, size_t bytes);
 
 /* Writes a description into corpus.json, changed so that it agrees with the edges of data.mdb. */
 void forged_corpus_describe(const char *directory, const struct plm_corpus_description *original);
