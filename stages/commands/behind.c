@@ -73,9 +73,18 @@ static bool wait_for_start(int pipe_end, struct plm_error *error)
   return used == 1;
 }
 
+/* Waits until the run's process has ended. Returns what its exit code means to a command. */
+static plm_status wait_for_end(pid_t child, struct plm_error *error)
+{
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (error != NULL && error->what[0] != '\0') return error->status;
+  return plm_command_status_of_code(WIFEXITED(status) ? WEXITSTATUS(status) : 1, error);
+}
+
 plm_status plm_behind_start(plm_behind_body *body, void *context, int *pid, struct plm_error *error)
 {
-  int ends[2], child_status = 0;
+  int ends[2];
   fflush(NULL);
   if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "pipe");
   const pid_t child = fork();
@@ -88,22 +97,18 @@ plm_status plm_behind_start(plm_behind_body *body, void *context, int *pid, stru
   const bool up = wait_for_start(ends[0], error);
   close(ends[0]);
   *pid = (int)child;
-  if (up) return PLM_OK;
-  waitpid(child, &child_status, 0);
-  if (error != NULL && error->what[0] != '\0') return error->status;
-  return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1, error);
+  return up ? PLM_OK : wait_for_end(child, error);
 }
 
 /* The run has ended before it could be asked. If it failed, it has left the reason. */
 static plm_status ended_before(const char *run, int pid, struct plm_error *error)
 {
-  static struct plm_run_failure failure; /* static because it is large */
-  int child_status = 0;
-  waitpid(pid, &child_status, 0);
+  static struct plm_run_failure failure;             /* static because it is large */
+  if (error != NULL) *error = (struct plm_error){0}; /* that nobody answered */
+  const plm_status status = wait_for_end(pid, error);
   if (plm_run_failure_read(run, &failure))
     plm_print(stderr, "plm-pipeline: failed: %s %s\n", failure.stage, failure.cause);
-  if (error != NULL) *error = (struct plm_error){0};
-  return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1, error);
+  return status;
 }
 
 plm_status plm_behind_wait_ready(const char *run, int pid, struct plm_error *error)
