@@ -160,8 +160,7 @@ static void pack_pairs(float *out, const void *in, int64_t first, int count, int
     for (int d = 0; d < K; d += LANES) {
       const int elements = K - d < LANES ? K - d : LANES;
       const __m512i two = to_bf16_two(load_act(in, row + d, elements, false), (vfloat){0});
-      _mm256_mask_storeu_epi16(to + d, (__mmask16)((1u << elements) - 1u),
-                               _mm512_castsi512_si256(two));
+      _mm256_mask_storeu_epi16(to + d, first_lanes(elements), _mm512_castsi512_si256(two));
     }
   }
 }

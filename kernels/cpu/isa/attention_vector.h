@@ -112,7 +112,7 @@ FORCE_INLINE vbf16 to_bf16(vfloat x)
 }
 
 #if defined(PLM_ISA_avx512)
-/* The first `count` lanes, 0 <= count < LANES. */
+/* The first `count` lanes, 0 <= count <= LANES. */
 FORCE_INLINE __mmask16 first_lanes(int count)
 {
   return (__mmask16)((1u << count) - 1u);
