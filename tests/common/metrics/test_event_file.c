@@ -22,18 +22,9 @@ struct file {
 static struct file read_only_file(const char *folder)
 {
   struct file file = {0};
-  char *text, path[PLM_PATH_SIZE];
-  int found = 0;
-  DIR *directory = opendir(folder);
-  assert_non_null(directory);
-  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    if (entry->d_name[0] == '.') continue;
-    found++;
-    assert_int_equal(strncmp(entry->d_name, "events.out.tfevents.", 20), 0);
-    assert_int_equal(plm_path_join(path, folder, entry->d_name, NULL), PLM_OK);
-  }
-  closedir(directory);
-  assert_int_equal(found, 1);
+  char *text;
+  const char *path = scratch_only_file(folder);
+  assert_int_equal(strncmp(strrchr(path, '/') + 1, "events.out.tfevents.", 20), 0);
   assert_int_equal(plm_file_read(path, 1 << 24, &text, &file.size, NULL), PLM_OK);
   file.bytes = (unsigned char *)text;
   return file;

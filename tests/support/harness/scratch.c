@@ -71,6 +71,22 @@ void scratch_age(const char *path, double age_s)
   PLM_ASSERT(utimensat(AT_FDCWD, path, times, 0) == 0);
 }
 
+const char *scratch_only_file(const char *parent)
+{
+  static char path[PLM_PATH_SIZE];
+  int found = 0;
+  DIR *directory = opendir(parent);
+  PLM_ASSERT(directory != NULL);
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (entry->d_name[0] == '.') continue;
+    found++;
+    PLM_ASSERT(plm_path_join(path, parent, entry->d_name, NULL) == PLM_OK);
+  }
+  closedir(directory);
+  PLM_ASSERT(found == 1);
+  return path;
+}
+
 unsigned scratch_mode(const char *parent, const char *name)
 {
   char path[2 * PLM_PATH_SIZE];

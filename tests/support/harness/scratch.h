@@ -27,6 +27,8 @@ unsigned scratch_mode(const char *folder, const char *name);
 
 /* The text of a file; "" if there is none. Valid until the fourth call after this one. */
 const char *scratch_contents(const char *path);
+/* The path of the only file of a folder, besides hidden ones; valid until the next call. */
+const char *scratch_only_file(const char *folder);
 
 /* Whether nothing is in a folder, which must be there. */
 bool scratch_is_empty(const char *path);

@@ -12,8 +12,6 @@
 
 #include <cjson/cJSON.h>
 
-#include <dirent.h>
-
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/run/run.h"
@@ -255,16 +253,10 @@ static uint64_t varint(const unsigned char **at)
 /* The scalars of the run's only event file, "step tag value" each. The caller frees them. */
 static char *scalars_of(const char *run)
 {
-  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "", *bytes, *text = calloc(1, 1 << 16);
+  char folder[PLM_PATH_SIZE], *bytes, *text = calloc(1, 1 << 16);
   size_t size, used = 0;
   assert_int_equal(plm_path_join(folder, run, PLM_RUN_TENSORBOARD "/trainer", NULL), PLM_OK);
-  DIR *directory = opendir(folder);
-  assert_non_null(directory);
-  for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-    if (entry->d_name[0] != '.')
-      assert_int_equal(plm_path_join(path, folder, entry->d_name, NULL), PLM_OK);
-  closedir(directory);
-  assert_int_equal(plm_file_read(path, 1 << 20, &bytes, &size, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(scratch_only_file(folder), 1 << 20, &bytes, &size, NULL), PLM_OK);
   for (size_t place = 0; place < size;) {
     const unsigned char *at = (const unsigned char *)bytes + place + 12; /* length, checksum */
     uint64_t length;
