@@ -164,6 +164,14 @@ static int read_byte(size_t at, bool remove_first, int exit_code)
   return status;
 }
 
+/* Fails unless a child ended as it does if the map is guarded, or as it does if it is not. */
+static void expect_end(int status, bool guarded, size_t row)
+{
+  const bool said = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+  const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+  if (guarded ? !said : !killed) fail_msg("row %zu: status %#x", row, (unsigned)status);
+}
+
 static void the_whole_map_is_guarded_and_no_more(void **state)
 {
   static const struct {
@@ -176,13 +184,8 @@ static void the_whole_map_is_guarded_and_no_more(void **state)
       {2 * PAGE - 1, true, false}, {3 * PAGE, true, true},
   };
   (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const int status = read_byte(rows[i].at, rows[i].remove_first, 1);
-    const bool guarded = WIFEXITED(status) && WEXITSTATUS(status) == 1;
-    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
-    if (rows[i].guarded ? !guarded : !killed)
-      fail_msg("byte %zu: status %#x", rows[i].at, (unsigned)status);
-  }
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    expect_end(read_byte(rows[i].at, rows[i].remove_first, 1), rows[i].guarded, i);
 }
 
 static void a_stage_ends_with_a_code_of_its_own(void **state)
@@ -219,9 +222,7 @@ static void at_most_8192_maps_are_guarded(void **state)
       _exit(3);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    const bool guarded = WIFEXITED(status) && WEXITSTATUS(status) == 1;
-    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
-    if (rows[i].guarded ? !guarded : !killed) fail_msg("row %zu: status %#x", i, (unsigned)status);
+    expect_end(status, rows[i].guarded, i);
   }
 }
 
