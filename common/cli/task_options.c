@@ -79,7 +79,7 @@ const struct plm_option plm_embed_options[] = {
     {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
     {.name = "batch-tokens",
      .argument = "N",
-     .help = "tokens in one forward pass (default 8192; 2048 for maps), at least one chunk of "
+     .help = "tokens in one forward pass (default 4096; 2048 for maps), at least one chunk of "
              "max_length"},
     PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
@@ -105,7 +105,7 @@ const struct plm_option plm_predict_options[] = {
     {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
     {.name = "batch-tokens",
      .argument = "N",
-     .help = "tokens in one forward pass (default 8192), at least one chunk of max_length"},
+     .help = "tokens in one forward pass (default 4096), at least one chunk of max_length"},
     PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
     COMPUTING,

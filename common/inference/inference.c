@@ -20,6 +20,11 @@ static uint32_t chunks_of(uint32_t batch_tokens, uint32_t length)
   return length < batch_tokens ? batch_tokens / length : 1;
 }
 
+uint32_t plm_inference_batch_chunks(uint32_t max_length)
+{
+  return chunks_of(PLM_INFERENCE_BATCH_TOKENS, max_length);
+}
+
 /* What the model is opened for. */
 enum needs {
   NEEDS_ITS_HEAD, /* whichever it has */

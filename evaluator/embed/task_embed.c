@@ -1,12 +1,11 @@
 /* The command line of `plm-evaluator embed`. */
 #include "common/cli/task_options.h"
+#include "common/inference/inference.h"
 #include "evaluator/embed/embed.h"
 #include "evaluator/task/task.h"
 
-enum {
-  BATCH_TOKENS = 8192,
-  MAP_BATCH_TOKENS = 2048 /* maps take most of the time, so the model's buffers can be small */
-};
+/* maps take most of the time, so the model's buffers can be small */
+enum { MAP_BATCH_TOKENS = 2048 };
 
 static plm_status parse_kind(const struct plm_arguments *arguments,
                              struct plm_embed_request *request, struct plm_error *error)
@@ -54,7 +53,7 @@ static plm_status parse_request(const struct plm_arguments *arguments,
       .options = plm_embed_options,
       .checkpoint = "a checkpoint, for example runs/demo/checkpoints/latest",
       .output = "where the embeddings go, FILE.safetensors or FILE.npy",
-      .batch_tokens = maps ? MAP_BATCH_TOKENS : BATCH_TOKENS};
+      .batch_tokens = maps ? MAP_BATCH_TOKENS : PLM_INFERENCE_BATCH_TOKENS};
   *request = (struct plm_embed_request){.separate_chains =
                                             plm_arguments_has(arguments, "separate-chains")};
   PLM_TRY(plm_sequence_request_parse(arguments, &needs, &request->of, error));

@@ -17,8 +17,6 @@
 #include "evaluator/labels/label_evaluation.h"
 #include "evaluator/labels/label_report.h"
 
-enum { BATCH_TOKENS = 8192 }; /* in one forward pass */
-
 struct plm_evaluation {
   struct plm_inference *inference;
   struct plm_question question;
@@ -65,7 +63,8 @@ plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, stru
                                struct plm_evaluation **evaluation, struct plm_error *error)
 {
   struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
-  plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
+  plm_status status =
+      plm_inference_open(checkpoint, ops, PLM_INFERENCE_BATCH_TOKENS, &opened->inference, error);
   if (status == PLM_OK) status = make_room(opened->inference, max_length, error);
   if (status == PLM_OK && opened->inference->config.head.kind != PLM_PREDICTS_TOKENS)
     status = plm_label_evaluation_open(opened->inference, checkpoint, &opened->labels, error);

@@ -14,13 +14,12 @@
 #include "common/base/text/printable.h"
 #include "common/checkpoint/trainer_json.h"
 #include "common/huggingface/model_folder.h"
+#include "common/inference/inference.h"
 #include "common/metrics/metrics.h"
 #include "common/run/stop.h"
 #include "evaluator/evaluate/corpus_stream.h"
 #include "evaluator/evaluate/evaluate.h"
 #include "evaluator/labels/label_report.h"
-
-enum { STREAM_TOKENS = 8192 };
 
 static plm_status check_stop(void *context, struct plm_error *error)
 {
@@ -161,8 +160,8 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
       .evaluator.max_tokens = request->max_tokens,
   };
   const struct plm_plan_parameters parameters = plm_config_evaluation_plan(&config);
-  const uint32_t chunks = length < STREAM_TOKENS ? STREAM_TOKENS / length : 1;
-  return plm_corpus_stream_open(once->corpus, &parameters, chunks, &once->stream, error);
+  return plm_corpus_stream_open(once->corpus, &parameters, plm_inference_batch_chunks(length),
+                                &once->stream, error);
 }
 
 static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,

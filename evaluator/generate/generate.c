@@ -14,7 +14,7 @@
 #include "common/huggingface/model_folder.h"
 #include "evaluator/generate/generate_work.h"
 
-enum { MASKED_BATCH_TOKENS = 8192, CAUSAL_BATCH_TOKENS = 1, DEFAULT_STEPS = 20 };
+enum { CAUSAL_BATCH_TOKENS = 1, DEFAULT_STEPS = 20 };
 
 /* ---- options ----------------------------------------------------------------------------------*/
 
@@ -176,7 +176,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
     PLM_TRY(check_masked(request, most, error));
   PLM_TRY(check_places(request, error));
   status = plm_inference_open_verified(request->checkpoint, request->weights, ops,
-                                       causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS,
+                                       causal ? CAUSAL_BATCH_TOKENS : PLM_INFERENCE_BATCH_TOKENS,
                                        &work.inference, NULL, error);
   if (status == PLM_OK)
     status = plm_inference_set_limit(work.inference, request->max_length, error);

@@ -1,5 +1,6 @@
 /* The command line of `plm-evaluator predict`. */
 #include "common/cli/task_options.h"
+#include "common/inference/inference.h"
 #include "evaluator/predict/predict.h"
 #include "evaluator/task/task.h"
 
@@ -10,7 +11,7 @@ static plm_status predict_parse(const struct plm_arguments *arguments,
       .options = plm_predict_options,
       .checkpoint = "a model that was fine-tuned with labels",
       .output = "where the predictions go, FILE.csv, FILE.tsv or FILE.jsonl",
-      .batch_tokens = 8192};
+      .batch_tokens = PLM_INFERENCE_BATCH_TOKENS};
   *request = (struct plm_predict_request){
       .per_residue = plm_arguments_has(arguments, "per-residue"),
       .logits = plm_arguments_has(arguments, "logits"),

@@ -9,8 +9,6 @@
 #include "evaluator/embed/pooling.h"
 #include "evaluator/probe/probe_items.h"
 
-enum { PLM_PROBE_BATCH_TOKENS = 8192 }; /* in one forward pass, as embed has it */
-
 struct plm_probe_embedding {
   const struct plm_probe_items *items;
   const struct plm_pooling *pooling;     /* for items that are rows */

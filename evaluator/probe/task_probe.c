@@ -156,7 +156,7 @@ static plm_status task_probe_run(const struct plm_arguments *arguments, struct p
   PLM_TRY(parse_request(arguments, &command, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   if (command.json) command.line = cJSON_CreateObject();
-  const plm_status status = plm_task_each_checkpoint(arguments, PLM_PROBE_BATCH_TOKENS, ops,
+  const plm_status status = plm_task_each_checkpoint(arguments, PLM_INFERENCE_BATCH_TOKENS, ops,
                                                      probe_checkpoint, &command, error);
   plm_labelled_table_deinit(&command.table);
   ops->close(ops);

@@ -114,7 +114,7 @@ static plm_status open_model(struct benchmark *benchmark, struct plm_ops *ops,
       .precision = plm_ops_precision(ops),
   };
   PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
-                                      PLM_SCORE_BATCH_TOKENS, &benchmark->inference,
+                                      PLM_INFERENCE_BATCH_TOKENS, &benchmark->inference,
                                       &origin.weights, error));
   if (benchmark->inference->objective == PLM_OBJECTIVE_CAUSAL && request->masking_given)
     return plm_error_set(error, PLM_USAGE,

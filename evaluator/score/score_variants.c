@@ -325,7 +325,7 @@ plm_status plm_score_opened(
   struct plm_inference *inference;
   struct plm_wild_type wild_type;
   PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
-                                      PLM_SCORE_BATCH_TOKENS, &inference, NULL, error));
+                                      PLM_INFERENCE_BATCH_TOKENS, &inference, NULL, error));
   plm_status status = plm_inference_set_limit(inference, request->max_length, error);
   if (status == PLM_OK) status = check(request, inference, error);
   if (status == PLM_OK)

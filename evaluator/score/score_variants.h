@@ -28,8 +28,6 @@ struct plm_score_request {
   bool color;         /* draw the map in colour */
 };
 
-enum { PLM_SCORE_BATCH_TOKENS = 8192 }; /* of a forward pass */
-
 /* Opens the model and reads the wild type for `score`, which `check` may refuse before. Of the
  * request, it reads checkpoint, weights, wild_type, choices, first and max_length. */
 plm_status plm_score_opened(

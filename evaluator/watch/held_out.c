@@ -4,9 +4,8 @@
 #include "common/base/log/log.h"
 #include "common/checkpoint/history.h"
 #include "common/config/label_columns.h"
+#include "common/inference/inference.h"
 #include "common/metrics/metrics.h"
-
-enum { STREAM_TOKENS = 8192 }; /* of a batch, as one forward pass takes */
 
 static plm_status check_set(const struct plm_config *config, const struct plm_config_set *set,
                             const struct plm_corpus_info *info, struct plm_error *error)
@@ -33,7 +32,7 @@ static plm_status open_set(const struct plm_config *config, const struct plm_con
 {
   const struct plm_corpus_options options = {.allow_remote = true}; /* it reads a small part */
   const struct plm_plan_parameters plan = plm_config_evaluation_plan(config);
-  const uint32_t chunks = plan.max_length < STREAM_TOKENS ? STREAM_TOKENS / plan.max_length : 1;
+  const uint32_t chunks = plm_inference_batch_chunks(plan.max_length);
   plm_status status = plm_corpus_open(set->corpus, &options, &item->corpus, error);
   if (status == PLM_NOT_FOUND) status = error->status = PLM_UNAVAILABLE; /* not mounted now? */
   PLM_TRY(status);

@@ -124,8 +124,8 @@ static plm_status run_probe(struct plm_watch_tasks *tasks, uint32_t i,
       .check = subject->check,
       .context = subject->context,
   };
-  PLM_TRY(plm_inference_open_trunk(subject->directory, NULL, subject->ops, PLM_PROBE_BATCH_TOKENS,
-                                   &inference, NULL, error));
+  PLM_TRY(plm_inference_open_trunk(subject->directory, NULL, subject->ops,
+                                   PLM_INFERENCE_BATCH_TOKENS, &inference, NULL, error));
   plm_metrics_string(line, "weights", inference->weights);
   const plm_status status = plm_probe_run(&request, &tasks->tables[i], inference, &results, error);
   if (status == PLM_OK) {

@@ -106,7 +106,7 @@ static void probe_of(int m, struct plm_probe_results *results)
                                             .alpha = 10};
   struct plm_ops *ops = open_ops();
   struct plm_inference *inference;
-  assert_int_equal(plm_inference_open_trunk(models[m], NULL, ops, PLM_PROBE_BATCH_TOKENS,
+  assert_int_equal(plm_inference_open_trunk(models[m], NULL, ops, PLM_INFERENCE_BATCH_TOKENS,
                                             &inference, NULL, NULL),
                    PLM_OK);
   assert_int_equal(plm_probe_run(&request, &labelled, inference, results, NULL), PLM_OK);

@@ -163,7 +163,7 @@ static void sequences(void **state)
   asks(&plm_task_predict, "predict", "--checkpoint C in1 --output out.csv --resume auto");
   const struct plm_sequence_request *of = &asked.predict.of;
   same(of->weights, NULL);
-  assert_true(of->input_count == 1 && of->max_length == 0 && of->batch_tokens == 8192);
+  assert_true(of->input_count == 1 && of->max_length == 0 && of->batch_tokens == 4096);
   assert_false(of->choices.nucleotides || of->strict || of->fresh || of->json);
   assert_int_equal(of->choices.gaps, PLM_GAPS_REFUSE);
   assert_false(asked.predict.per_residue || asked.predict.logits);
@@ -198,10 +198,10 @@ static void kinds_of_embeddings(void **state)
     enum plm_embed_kind kind;
     uint32_t batch_tokens;
     const char *attention, *layers;
-  } rows[] = {{"", PLM_EMBED_POOLED, 8192, NULL, NULL},
-              {"--pooling max --layers 1,2", PLM_EMBED_POOLED, 8192, NULL, "1,2"},
-              {"--per-token --layers last", PLM_EMBED_PER_TOKEN, 8192, NULL, "last"},
-              {"--logits", PLM_EMBED_LOGITS, 8192, NULL, NULL},
+  } rows[] = {{"", PLM_EMBED_POOLED, 4096, NULL, NULL},
+              {"--pooling max --layers 1,2", PLM_EMBED_POOLED, 4096, NULL, "1,2"},
+              {"--per-token --layers last", PLM_EMBED_PER_TOKEN, 4096, NULL, "last"},
+              {"--logits", PLM_EMBED_LOGITS, 4096, NULL, NULL},
               {"--attention 3:5", PLM_EMBED_ATTENTION, 2048, "3:5", NULL},
               {"--contacts", PLM_EMBED_CONTACTS, 2048, NULL, NULL}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

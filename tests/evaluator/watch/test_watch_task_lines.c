@@ -188,7 +188,7 @@ static void a_probe(void **state)
   struct plm_inference *inference;
   struct plm_probe_results results;
   const struct plm_probe_request request = {.pooling = {.kinds = {PLM_POOL_MEAN}, .count = 1}};
-  assert_int_equal(plm_inference_open_trunk(model, NULL, scene.ops, PLM_PROBE_BATCH_TOKENS,
+  assert_int_equal(plm_inference_open_trunk(model, NULL, scene.ops, PLM_INFERENCE_BATCH_TOKENS,
                                             &inference, NULL, NULL),
                    PLM_OK);
   assert_int_equal(
