@@ -96,10 +96,11 @@ void sim_answer_prove(struct sim_world *world, struct sim_packer *packer,
   PLM_ASSERT(plm_prove_decode(question, question_size, &prove, &error) == PLM_OK);
   const bool other = lies(world, packer, SIM_LIE_TABLE_OTHER);
   header.type = PLM_MESSAGE_PROOF;
-  const size_t size = small_corpus_proof(other ? world->other : world->corpus, header.epoch,
-                                         header.first, prove.group, &header.count, payload);
+  size_t size = small_corpus_proof(other ? world->other : world->corpus, header.epoch, header.first,
+                                   prove.group, &header.count, payload);
   PLM_ASSERT(size > 0);
   if (lies(world, packer, SIM_LIE_TABLE)) flip_bit(world, payload, size);
+  if (lies(world, packer, SIM_LIE_TABLE_NONE)) size = header.count = 0;
   sim_say(world, packer, &header, after_ms, payload, size);
 }
 

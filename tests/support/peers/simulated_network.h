@@ -20,6 +20,7 @@ enum sim_lie {
   SIM_LIE_OTHER,       /* DATA of another corpus, whose sequences have the same lengths */
   SIM_LIE_TABLE,       /* one bit of PROOF is flipped */
   SIM_LIE_TABLE_OTHER, /* PROOF of another corpus */
+  SIM_LIE_TABLE_NONE,  /* PROOF of no groups */
   SIM_LIE_LABEL,       /* one bit of the labels in DATA is flipped */
   SIM_LIES
 };
