@@ -10,21 +10,6 @@
 
 static struct machine_scene scene;
 
-static int begin(void **state)
-{
-  const struct feed_machine_options options = machine_scene_options();
-  (void)state;
-  machine_scene_open(&scene, &options, false);
-  return 0;
-}
-
-static int end(void **state)
-{
-  (void)state;
-  machine_scene_close(&scene);
-  return 0;
-}
-
 static void expect_refusal(const struct plm_hello *hello, const char *why)
 {
   static unsigned route;
@@ -69,7 +54,7 @@ static void a_known_corpus_may_be_upgraded(void **state)
   struct feed_machine_options options = machine_scene_options();
   struct plm_hello hello = machine_scene_hello(1, 30);
   (void)state;
-  end(NULL);
+  machine_scene_close(&scene);
   options.fingerprint = (struct plm_hash){0, 77};
   machine_scene_open(&scene, &options, false);
   expect_refusal(&hello, "another corpus than the run's: its fingerprint is ");
@@ -90,7 +75,7 @@ static void packers_of_other_sources_are_sent_on(void **state)
   struct feed_machine_options options = machine_scene_options();
   struct plm_hello hello = machine_scene_hello(1, 31);
   (void)state;
-  end(NULL);
+  machine_scene_close(&scene);
   options.fingerprint = machine_scene_hello(1, 30).fingerprint;
   options.one_of_several = true;
   machine_scene_open(&scene, &options, false);
@@ -115,7 +100,7 @@ static void clusters_are_needed_to_sample_them(void **state)
   struct feed_machine_options options = machine_scene_options();
   struct plm_hello hello = machine_scene_hello(1, 30);
   (void)state;
-  end(NULL);
+  machine_scene_close(&scene);
   options.plan.sampling = PLM_SAMPLING_CLUSTERS;
   machine_scene_open(&scene, &options, false);
   expect_refusal(&hello, "keeps no clusters");
@@ -254,21 +239,19 @@ static void who_joins_is_logged(void **state)
   machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 300 - 256);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(only_packers_of_the_run_are_admitted),
-      TEST(a_known_corpus_may_be_upgraded),
-      TEST(packers_of_other_sources_are_sent_on),
-      TEST(clusters_are_needed_to_sample_them),
-      TEST(a_feed_has_at_most_256_packers),
-      TEST(a_liar_is_refused),
-      TEST(packers_take_turns),
-      TEST(peers_are_found),
-      TEST(refusals_are_logged_now_and_then),
-      TEST(who_joins_is_logged),
+      SCENE_TEST(only_packers_of_the_run_are_admitted),
+      SCENE_TEST(a_known_corpus_may_be_upgraded),
+      SCENE_TEST(packers_of_other_sources_are_sent_on),
+      SCENE_TEST(clusters_are_needed_to_sample_them),
+      SCENE_TEST(a_feed_has_at_most_256_packers),
+      SCENE_TEST(a_liar_is_refused),
+      SCENE_TEST(packers_take_turns),
+      SCENE_TEST(peers_are_found),
+      SCENE_TEST(refusals_are_logged_now_and_then),
+      SCENE_TEST(who_joins_is_logged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,21 +9,6 @@
 static const struct plm_hash run_id = {1, 2};
 static struct machine_scene scene;
 
-static int begin(void **state)
-{
-  const struct feed_machine_options options = machine_scene_options();
-  (void)state;
-  machine_scene_open(&scene, &options, false);
-  return 0;
-}
-
-static int end(void **state)
-{
-  (void)state;
-  machine_scene_close(&scene);
-  return 0;
-}
-
 /* ---- messages ----------------------------------------------------------------------------- */
 
 static void strangers_are_asked_to_say_hello(void **state)
@@ -290,7 +275,7 @@ static void a_packer_whose_key_is_removed_is_dropped(void **state)
 {
   const struct feed_machine_options options = machine_scene_options();
   (void)state;
-  end(NULL);
+  machine_scene_close(&scene);
   machine_scene_open(&scene, &options, true);
   machine_scene_join(&scene, 1, 0);
   machine_scene_join(&scene, 2, 0);
@@ -388,27 +373,25 @@ static void lines_about_packers_are_few(void **state)
   assert_false(feed_may_log(feed));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(strangers_are_asked_to_say_hello),
-      TEST(messages_for_others_are_dropped),
-      TEST(a_hello_is_answered_once_a_second),
-      TEST(a_hello_for_an_earlier_feed_is_counted),
-      TEST(the_corpus_is_learnt_once),
-      TEST(another_version_is_refused),
-      TEST(what_is_no_hello_is_invalid),
-      TEST(the_eighth_invalid_message_is_the_last),
-      TEST(pong_brings_counters),
-      TEST(a_nack_needs_a_reason),
-      TEST(a_silent_packer_is_pinged_and_forgotten),
-      TEST(a_packer_that_cannot_be_told_is_forgotten),
-      TEST(a_packer_whose_key_is_removed_is_dropped),
-      TEST(others_are_announced_in_the_next_turn),
-      TEST(the_credit_follows_the_rate),
-      TEST(lines_about_packers_are_few),
+      SCENE_TEST(strangers_are_asked_to_say_hello),
+      SCENE_TEST(messages_for_others_are_dropped),
+      SCENE_TEST(a_hello_is_answered_once_a_second),
+      SCENE_TEST(a_hello_for_an_earlier_feed_is_counted),
+      SCENE_TEST(the_corpus_is_learnt_once),
+      SCENE_TEST(another_version_is_refused),
+      SCENE_TEST(what_is_no_hello_is_invalid),
+      SCENE_TEST(the_eighth_invalid_message_is_the_last),
+      SCENE_TEST(pong_brings_counters),
+      SCENE_TEST(a_nack_needs_a_reason),
+      SCENE_TEST(a_silent_packer_is_pinged_and_forgotten),
+      SCENE_TEST(a_packer_that_cannot_be_told_is_forgotten),
+      SCENE_TEST(a_packer_whose_key_is_removed_is_dropped),
+      SCENE_TEST(others_are_announced_in_the_next_turn),
+      SCENE_TEST(the_credit_follows_the_rate),
+      SCENE_TEST(lines_about_packers_are_few),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

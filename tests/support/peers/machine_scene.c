@@ -94,6 +94,19 @@ void machine_scene_close(struct machine_scene *scene)
   free(scene->sent);
 }
 
+int machine_scene_begin(void **state)
+{
+  const struct feed_machine_options options = machine_scene_options();
+  machine_scene_open(*state, &options, false);
+  return 0;
+}
+
+int machine_scene_end(void **state)
+{
+  machine_scene_close(*state);
+  return 0;
+}
+
 struct plm_hello machine_scene_hello(uint64_t packer, uint64_t documents)
 {
   struct plm_hello hello = {.protocol_least = PLM_WIRE_VERSION,

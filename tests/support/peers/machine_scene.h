@@ -29,6 +29,12 @@ void machine_scene_open(struct machine_scene *scene, const struct feed_machine_o
                         bool keyed);
 void machine_scene_close(struct machine_scene *scene);
 
+/* A test's setup and teardown: opens the static `scene` with the options above, without keys. */
+int machine_scene_begin(void **state);
+int machine_scene_end(void **state);
+#define SCENE_TEST(name) \
+  cmocka_unit_test_prestate_setup_teardown(name, machine_scene_begin, machine_scene_end, &scene)
+
 /* Of a packer whose corpus has this number of documents. */
 struct plm_hello machine_scene_hello(uint64_t packer, uint64_t documents);
 /* Gives the machine a message from a connection, `after` milliseconds after the start. */
