@@ -8,6 +8,30 @@
 
 #define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
 
+static struct plm_sequence_reader *open_reader(const char *name, const char *input,
+                                               enum plm_tokenizer_kind tokenizer, uint64_t most)
+{
+  struct plm_byte_stream *stream;
+  assert_int_equal(plm_byte_stream_open_memory(name, input, strlen(input), &stream, NULL), PLM_OK);
+  return plm_sequence_reader_open(stream, tokenizer, most);
+}
+
+/* The residues of all records, each followed by a space, or "bad "; and the end of the reader. */
+static void expect_records(struct plm_sequence_reader *reader, const char *expected)
+{
+  struct plm_sequence sequence;
+  struct plm_text heard = {0};
+  enum plm_sequence_result result;
+  while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
+    assert_int_not_equal(result, PLM_SEQUENCE_FAILED);
+    if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
+    plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
+  }
+  assert_string_equal(heard.data, expected);
+  plm_text_deinit(&heard);
+  plm_sequence_reader_close(reader);
+}
+
 /* What --gaps and --nucleotides choose. */
 static void choices_accept_gaps_and_nucleotides(void **state)
 {
@@ -27,22 +51,9 @@ static void choices_accept_gaps_and_nucleotides(void **state)
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    struct plm_byte_stream *stream;
-    struct plm_sequence_reader *reader;
-    struct plm_sequence sequence;
-    struct plm_text heard = {0};
-    enum plm_sequence_result result;
-    assert_int_equal(plm_byte_stream_open_memory("a.fasta", input, sizeof input - 1, &stream, NULL),
-                     PLM_OK);
-    reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 1000);
+    struct plm_sequence_reader *reader = open_reader("a.fasta", input, PLM_TOKENIZER_ESM, 1000);
     plm_sequence_reader_choose(reader, &cases[i].choices);
-    while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
-      if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
-      plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
-    }
-    assert_string_equal(heard.data, cases[i].expected);
-    plm_text_deinit(&heard);
-    plm_sequence_reader_close(reader);
+    expect_records(reader, cases[i].expected);
   }
 }
 
@@ -54,21 +65,9 @@ static void chains_are_kept_on_demand(void **state)
   (void)state;
   for (int chains = 0; chains < 2; chains++) {
     const struct plm_sequence_choices choices = {.chains = chains};
-    struct plm_byte_stream *stream;
-    struct plm_sequence sequence;
-    struct plm_text heard = {0};
-    enum plm_sequence_result result;
-    assert_int_equal(plm_byte_stream_open_memory("a.fasta", input, sizeof input - 1, &stream, NULL),
-                     PLM_OK);
-    struct plm_sequence_reader *reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 1000);
+    struct plm_sequence_reader *reader = open_reader("a.fasta", input, PLM_TOKENIZER_ESM, 1000);
     plm_sequence_reader_choose(reader, &choices);
-    while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
-      if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
-      plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
-    }
-    assert_string_equal(heard.data, expected[chains]);
-    plm_text_deinit(&heard);
-    plm_sequence_reader_close(reader);
+    expect_records(reader, expected[chains]);
   }
 }
 
@@ -86,13 +85,9 @@ static void heads_are_kept_on_demand(void **state)
   };
   (void)state;
   for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-    struct plm_byte_stream *stream;
-    struct plm_sequence_reader *reader;
+    struct plm_sequence_reader *reader =
+        open_reader(inputs[i].file, inputs[i].input, PLM_TOKENIZER_ESM, 5);
     struct plm_text heads = {0};
-    const char *input = inputs[i].input;
-    assert_int_equal(
-        plm_byte_stream_open_memory(inputs[i].file, input, strlen(input), &stream, NULL), PLM_OK);
-    reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 5);
     plm_sequence_reader_keep_heads(reader);
     for (;;) {
       struct plm_sequence sequence;
@@ -128,24 +123,10 @@ static void text_is_not_guessed(void **state)
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    struct plm_byte_stream *stream;
-    struct plm_sequence_reader *reader;
-    struct plm_sequence sequence;
-    struct plm_text heard = {0};
-    enum plm_sequence_result result;
-    const char *input = cases[i].input;
-    assert_int_equal(plm_byte_stream_open_memory("letters", input, strlen(input), &stream, NULL),
-                     PLM_OK);
-    reader = plm_sequence_reader_open(stream, cases[i].tokenizer, 1000);
+    struct plm_sequence_reader *reader =
+        open_reader("letters", cases[i].input, cases[i].tokenizer, 1000);
     plm_sequence_reader_read_as_text(reader);
-    while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
-      assert_int_not_equal(result, PLM_SEQUENCE_FAILED);
-      if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
-      plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
-    }
-    assert_string_equal(heard.data, cases[i].expected);
-    plm_text_deinit(&heard);
-    plm_sequence_reader_close(reader);
+    expect_records(reader, cases[i].expected);
   }
 }
 
