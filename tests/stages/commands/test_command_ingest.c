@@ -22,17 +22,8 @@ static int setup(void **state)
   return 0;
 }
 
-static void refuses(const char *what, const char *const *words)
-{
-  char said[1000], expected[1000];
-  const int code = command_case(words);
-  snprintf(said, sizeof said, "%.*s", (int)strcspn(command_err, "\n"), command_err);
-  snprintf(expected, sizeof expected, "plm-pipeline: %s", what);
-  assert_string_equal(said, expected);
-  assert_int_equal(code, 2);
-  assert_false(plm_file_exists(corpus));
-}
-#define REFUSES(what, ...) refuses(what, (const char *const[]){"ingest", __VA_ARGS__, NULL})
+#define REFUSES(what, ...) \
+  (COMMAND_REFUSES(2, what, "ingest", __VA_ARGS__), assert_false(plm_file_exists(corpus)))
 
 static void numbers_have_bounds(void **state)
 {

@@ -41,18 +41,6 @@ static void advises(const char *text)
   if (strstr(command_err, text) == NULL) fail_msg("\"%s\" is not in: %s", text, command_err);
 }
 
-static void refuses(const char *what, int code, const char *const *words)
-{
-  char said[1000], expected[1000];
-  const int ended = command_case(words);
-  snprintf(said, sizeof said, "%.*s", (int)strcspn(command_err, "\n"), command_err);
-  snprintf(expected, sizeof expected, "plm-pipeline: %s", what);
-  assert_string_equal(said, expected);
-  assert_string_equal(command_out, "");
-  assert_int_equal(ended, code);
-}
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 /* ---- slurm ------------------------------------------------------------------------------------
  */
 
@@ -135,16 +123,16 @@ static void options_of_a_job_have_bounds(void **state)
     assert_int_equal(SLURM(cases[i].option, cases[i].below), 2);
     assert_int_equal(SLURM(cases[i].option, cases[i].beyond), 2);
   }
-  refuses("--time \"1d\" is not a time limit", 2, WORDS("slurm", "its.yaml", "--time", "1d"));
-  refuses("--packer-partition needs --packer-nodes N", 2,
-          WORDS("slurm", "its.yaml", "--packer-partition", "x"));
-  refuses("--packer-sbatch needs --packer-nodes N", 2,
-          WORDS("slurm", "its.yaml", "--packer-sbatch", "x"));
-  refuses("--no-evaluator and --evaluator-cpus contradict each other", 2,
-          WORDS("slurm", "its.yaml", "--no-evaluator", "--evaluator-cpus", "2"));
-  refuses("unexpected argument \"other\"", 2, WORDS("slurm", "its.yaml", "other"));
-  refuses("--output its.yaml is also the input", 2,
-          WORDS("slurm", "its.yaml", "--output", "its.yaml"));
+  COMMAND_REFUSES(2, "--time \"1d\" is not a time limit", "slurm", "its.yaml", "--time", "1d");
+  COMMAND_REFUSES(2, "--packer-partition needs --packer-nodes N", "slurm", "its.yaml",
+                  "--packer-partition", "x");
+  COMMAND_REFUSES(2, "--packer-sbatch needs --packer-nodes N", "slurm", "its.yaml",
+                  "--packer-sbatch", "x");
+  COMMAND_REFUSES(2, "--no-evaluator and --evaluator-cpus contradict each other", "slurm",
+                  "its.yaml", "--no-evaluator", "--evaluator-cpus", "2");
+  COMMAND_REFUSES(2, "unexpected argument \"other\"", "slurm", "its.yaml", "other");
+  COMMAND_REFUSES(2, "--output its.yaml is also the input", "slurm", "its.yaml", "--output",
+                  "its.yaml");
 }
 
 static void a_script_is_written_with_advice(void **state)
@@ -249,10 +237,11 @@ static void options_of_objects_have_bounds(void **state)
   assert_int_equal(K8S("--cpus", "x"), 2);
   assert_int_equal(K8S("--set", "run=runs/9"), 2); /* it gives no name */
   assert_string_equal(command_out, "");
-  refuses("--image is missing: the container image with the programs", 2, WORDS("k8s", "its.yaml"));
-  refuses("unexpected argument \"other\"", 2, WORDS("k8s", "its.yaml", "other", "--image", "i"));
-  refuses("--output its.yaml is also the input", 2,
-          WORDS("k8s", "its.yaml", "--image", "i", "--output", "its.yaml"));
+  COMMAND_REFUSES(2, "--image is missing: the container image with the programs", "k8s",
+                  "its.yaml");
+  COMMAND_REFUSES(2, "unexpected argument \"other\"", "k8s", "its.yaml", "other", "--image", "i");
+  COMMAND_REFUSES(2, "--output its.yaml is also the input", "k8s", "its.yaml", "--image", "i",
+                  "--output", "its.yaml");
 }
 
 /* Only its owner may read what holds the keys. */

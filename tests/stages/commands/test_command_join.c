@@ -69,16 +69,7 @@ static void keys_are_made_once(void **state)
 /* ---- join --------------------------------------------------------------------------------------
  */
 
-static void refuses(const char *what, const char *const *words)
-{
-  char said[1000], expected[1000];
-  const int code = command_case(words);
-  snprintf(said, sizeof said, "%.*s", (int)strcspn(command_err, "\n"), command_err);
-  snprintf(expected, sizeof expected, "plm-pipeline: %s", what);
-  assert_string_equal(said, expected);
-  assert_int_equal(code, 2);
-}
-#define REFUSES(what, ...) refuses(what, (const char *const[]){"join", __VA_ARGS__, NULL})
+#define REFUSES(what, ...) COMMAND_REFUSES(2, what, "join", __VA_ARGS__)
 #define HEAD "tcp://10.0.0.1:5701"
 
 static void what_is_missing_is_named(void **state)

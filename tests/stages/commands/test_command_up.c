@@ -31,18 +31,7 @@ static int setup(void **state)
   return 0;
 }
 
-/* The first line of what it says, without the name of the program. */
-static void refuses(const char *what, const char *const *words)
-{
-  char said[1000], expected[1000];
-  const int code = command_case(words);
-  snprintf(said, sizeof said, "%.*s", (int)strcspn(command_err, "\n"), command_err);
-  snprintf(expected, sizeof expected, "plm-pipeline: %s", what);
-  assert_string_equal(said, expected);
-  assert_string_equal(command_out, "");
-  assert_int_equal(code, 2);
-}
-#define REFUSES(what, ...) refuses(what, (const char *const[]){"up", __VA_ARGS__, NULL})
+#define REFUSES(what, ...) COMMAND_REFUSES(2, what, "up", __VA_ARGS__)
 
 /* ---- words ------------------------------------------------------------------------------------
  */

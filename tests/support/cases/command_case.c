@@ -13,6 +13,7 @@
 #include "common/base/log/log.h"
 #include "stages/commands/command.h"
 #include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
 enum { WORDS = 256, LIMIT_MS = 60000 };
@@ -49,6 +50,17 @@ int command_case(const char *const *words)
   command_err = captured_end();
   command_out = captured_end();
   return code;
+}
+
+void command_case_refuses(int code, const char *what, const char *const *words)
+{
+  char said[1000], expected[1000];
+  const int ended = command_case(words);
+  snprintf(said, sizeof said, "%.*s", (int)strcspn(command_err, "\n"), command_err);
+  snprintf(expected, sizeof expected, "plm-pipeline: %s", what);
+  assert_string_equal(said, expected);
+  assert_string_equal(command_out, "");
+  assert_int_equal(ended, code);
 }
 
 void command_case_program(const char *name, const char *script)

@@ -23,6 +23,11 @@ const char *command_case_prints(const char *line);
 int command_case(const char *const *words);
 #define COMMAND(...) command_case((const char *const[]){__VA_ARGS__, NULL})
 
+/* Checks that it ends with this code, prints nothing and says first what is wrong. */
+void command_case_refuses(int code, const char *what, const char *const *words);
+#define COMMAND_REFUSES(code, what, ...) \
+  command_case_refuses(code, what, (const char *const[]){__VA_ARGS__, NULL})
+
 /* For another thread: waits until the command that is being called has said this on its standard
  * error. */
 bool command_case_says(const char *text);
