@@ -86,18 +86,9 @@ static plm_status run_command(const struct plm_command *command,
   return plm_command_run(command, arguments, directory, error);
 }
 
-static int pipeline_main_finish(plm_status status, const char *command,
-                                const struct plm_error *error)
+static int pipeline_main_finish(plm_status status, const char *command, struct plm_error *error)
 {
-  const bool lost = plm_program_lost_output();
-  if (fflush(stdout) != 0 && status == PLM_OK) {
-    perror("plm-pipeline: standard output");
-    return 1;
-  }
-  if (lost && status == PLM_OK) {
-    fprintf(stderr, "plm-pipeline: standard output: a part of it could not be written\n");
-    return 1;
-  }
+  status = plm_program_flush_output(status, error);
   if (status == PLM_OK) return 0;
   if (error->what[0] != '\0') {
     plm_error_print(program, error);

@@ -150,11 +150,20 @@ void plm_program_begin(void)
   if (getpid() == 1) end_by_signals();
 }
 
-bool plm_program_lost_output(void)
+static bool is_output_lost(void)
 {
   struct pollfd out = {.fd = STDOUT_FILENO};
   if (ferror(stdout) == 0) return false;
   return poll(&out, 1, 0) != 1 || (out.revents & POLLERR) == 0;
+}
+
+plm_status plm_program_flush_output(plm_status status, struct plm_error *error)
+{
+  const bool lost = is_output_lost(), flushed = fflush(stdout) == 0;
+  if (status != PLM_OK) return status;
+  if (!flushed) return plm_error_errno(error, "cannot write standard output");
+  if (!lost) return PLM_OK;
+  return plm_error_set(error, PLM_IO, "a part of standard output could not be written");
 }
 
 int plm_program_main(const struct plm_program *program, int argc, char **argv)
@@ -175,11 +184,7 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
     if (status == PLM_OK) status = run_program(program, &arguments, &error);
   }
   plm_arguments_deinit(&arguments);
-  const bool lost = plm_program_lost_output();
-  if (fflush(stdout) != 0 && status == PLM_OK)
-    status = plm_error_errno(&error, "cannot write standard output");
-  if (lost && status == PLM_OK)
-    status = plm_error_set(&error, PLM_IO, "a part of standard output could not be written");
+  status = plm_program_flush_output(status, &error);
   if (status != PLM_OK && error.what[0] != '\0') plm_error_print(program->name, &error);
   return program->stage ? plm_status_stage_code(status) : plm_status_exit_code(status);
 }

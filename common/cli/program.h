@@ -42,9 +42,10 @@ struct plm_program {
  * signal that it does not handle. */
 void plm_program_begin(void);
 
-/* Whether something that was written to standard output before now is lost, and its reader has not
- * left of its own accord, as `head` does. fflush reports only what is still to be written. */
-bool plm_program_lost_output(void);
+/* Writes what is left of standard output, and returns what a program ends with: status, or, if that
+ * is PLM_OK, PLM_IO because a part of the output could not be written, now or before, which fflush
+ * does not report. It is no error if the reader left before that, as `head` does. */
+plm_status plm_program_flush_output(plm_status status, struct plm_error *error);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns
  * the exit code. Stop signals are caught from the beginning. `plm-pipeline manual` gives it

@@ -113,7 +113,7 @@ static void versions_and_failures_of_output(void **state)
   assert_string_equal(said, "plm-pipeline " PLM_VERSION "\n");
   if (access("/dev/full", W_OK) != 0) skip("no /dev/full");
   assert_int_equal(pipeline("--version 2>said >/dev/full; echo $?; cat said"), 0);
-  begins("1\nplm-pipeline: standard output: No space left on device\n");
+  begins("1\nplm-pipeline: cannot write standard output: No space left on device\n");
   if (!CHECKED_MEMORY) return; /* a sanitizer does not start behind a library that stdbuf loads */
   /* each line is written at once, so nothing is left that could fail at the end */
   static const char lines[] = "--version >/dev/null; stdbuf -oL \"$PROGRAM\" --version 2>said "
@@ -121,7 +121,7 @@ static void versions_and_failures_of_output(void **state)
   setenv("PROGRAM", program, 1);
   assert_int_equal(pipeline(lines), 0);
   if (strstr(said, "not found") != NULL) skip("no stdbuf");
-  begins("1\nplm-pipeline: standard output: a part of it could not be written\n");
+  begins("1\nplm-pipeline: a part of standard output could not be written\n");
   static const char left[] = "--version >/dev/null; mkfifo gone; : <gone & exec 4>gone; wait; "
                              "trap '' PIPE; stdbuf -oL \"$PROGRAM\" help 2>said >&4; echo $?; "
                              "cat said";
