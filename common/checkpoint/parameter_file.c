@@ -127,8 +127,14 @@ static plm_status wrong_shape(const struct plm_tensor_shards *weights,
                                "that was written with the weights");
 }
 
-/* Copies the tensor of a parameter to its place in the arena. values NULL: only checks its shape.
- */
+/* Where the values of parameters go: into an arena, or one after another into a model. */
+struct destination {
+  float *arena;            /* NULL: none */
+  struct plm_model *model; /* NULL: none */
+  float *room;             /* with a model: for its largest parameter */
+};
+
+/* Copies the tensor of a parameter. values NULL: only checks its shape. */
 static plm_status copy_parameter(const struct plm_tensor_shards *weights,
                                  const struct plm_tensor_naming *naming,
                                  const struct plm_parameter *parameter, float *values,
@@ -141,9 +147,8 @@ static plm_status copy_parameter(const struct plm_tensor_shards *weights,
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
     return wrong_shape(weights, tensor, rank, shape, error);
   if (values == NULL) return PLM_OK;
-  float *place = values + parameter->offset;
-  PLM_TRY(plm_tensor_to_float(tensor, parameter->count, place, advance, error));
-  return check_finite(weights, tensor, place, parameter->count, error);
+  PLM_TRY(plm_tensor_to_float(tensor, parameter->count, values, advance, error));
+  return check_finite(weights, tensor, values, parameter->count, error);
 }
 
 static plm_status left_over(const struct plm_tensor_shards *weights,
@@ -205,7 +210,8 @@ static plm_status no_head(const struct plm_tensor_naming *naming, const struct p
 }
 
 static plm_status copy_parameters(const struct plm_tensor_shards *weights,
-                                  const struct plm_parameter *table, size_t count, float *values,
+                                  const struct plm_parameter *table, size_t count,
+                                  const struct destination *to,
                                   const struct plm_tensor_naming *naming,
                                   struct plm_advance *advance, struct plm_error *error)
 {
@@ -214,9 +220,12 @@ static plm_status copy_parameters(const struct plm_tensor_shards *weights,
     bytes += plm_tensor_shards_at(weights, i)->bytes;
   plm_advance_begin(advance, bytes);
   PLM_TRY(check_none_left(weights, table, count, naming, error));
-  for (size_t i = 0; i < count; i++)
-    if (plm_tensor_wanted(naming, &table[i]))
-      PLM_TRY(copy_parameter(weights, naming, &table[i], values, advance, error));
+  for (size_t i = 0; i < count; i++) {
+    float *values = to->arena != NULL ? to->arena + table[i].offset : to->room;
+    if (!plm_tensor_wanted(naming, &table[i])) continue;
+    PLM_TRY(copy_parameter(weights, naming, &table[i], values, advance, error));
+    if (to->model != NULL) plm_model_load_parameter(to->model, i, values);
+  }
   return PLM_OK;
 }
 
@@ -224,7 +233,7 @@ static plm_status copy_parameters(const struct plm_tensor_shards *weights,
  * has.
  */
 static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
-                               float *values, enum plm_weights_head *head,
+                               const struct destination *to, enum plm_weights_head *head,
                                const struct plm_new_parts *parts, struct plm_advance *advance,
                                struct plm_error *error)
 {
@@ -236,7 +245,7 @@ static plm_status read_weights(const char *path, const struct plm_parameter *tab
   const plm_status status =
       head == NULL && !naming.reads_head
           ? no_head(&naming, table, count, error)
-          : copy_parameters(weights, table, count, values, &naming, advance, error);
+          : copy_parameters(weights, table, count, to, &naming, advance, error);
   const bool sharded = plm_tensor_shards_sharded(weights);
   plm_tensor_shards_close(weights);
   if (status != PLM_OK) plm_error_where(error, "%s%s", path, sharded ? PLM_SHARD_INDEX : "");
@@ -247,7 +256,8 @@ static plm_status read_weights(const char *path, const struct plm_parameter *tab
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error)
 {
-  return read_weights(path, table, count, values, NULL, NULL, NULL, error);
+  return read_weights(path, table, count, &(struct destination){.arena = values}, NULL, NULL, NULL,
+                      error);
 }
 
 plm_status plm_parameters_read_trunk(const char *path, const struct plm_parameter *table,
@@ -255,7 +265,8 @@ plm_status plm_parameters_read_trunk(const char *path, const struct plm_paramete
 {
   static const struct plm_new_parts parts = {.head = true};
   enum plm_weights_head head;
-  return read_weights(path, table, count, values, &head, &parts, NULL, error);
+  return read_weights(path, table, count, &(struct destination){.arena = values}, &head, &parts,
+                      NULL, error);
 }
 
 static plm_status check_file(const char *directory, const char *file,
@@ -267,7 +278,8 @@ static plm_status check_file(const char *directory, const char *file,
   size_t count, elements;
   PLM_TRY(plm_path_join(path, directory, file, error));
   PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
-  const plm_status status = read_weights(path, table, count, NULL, head, NULL, NULL, error);
+  const struct destination nowhere = {0};
+  const plm_status status = read_weights(path, table, count, &nowhere, head, NULL, NULL, error);
   free(table);
   return status;
 }
@@ -287,12 +299,13 @@ plm_status plm_parameters_check_whole(const char *directory, const char *file,
 }
 
 static plm_status fetch(const char *directory, const char *file, const struct plm_model *model,
-                        enum plm_weights_head *head, const struct plm_new_parts *parts,
-                        struct plm_advance *advance, float **values, struct plm_error *error)
+                        const struct plm_new_parts *parts, struct plm_advance *advance,
+                        float **values, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
   const struct plm_parameter *table = plm_model_table(model, &count);
+  enum plm_weights_head head;
   const size_t elements = plm_model_arena_elements(model);
   PLM_TRY(plm_path_join(path, directory, file, error));
   *values = calloc(elements, sizeof **values); /* the gaps, and a missing head, stay zero */
@@ -300,7 +313,9 @@ static plm_status fetch(const char *directory, const char *file, const struct pl
   for (size_t i = 0; parts != NULL && i < count; i++)
     if (table[i].adapter != 0 ? parts->adapters : parts->head && table[i].group == PLM_GROUP_HEAD)
       plm_model_initialise(&table[i], 1, parts->seed, *values);
-  const plm_status status = read_weights(path, table, count, *values, head, parts, advance, error);
+  const plm_status status =
+      read_weights(path, table, count, &(struct destination){.arena = *values},
+                   parts != NULL && parts->head ? &head : NULL, parts, advance, error);
   if (status == PLM_OK) return PLM_OK;
   free(*values);
   *values = NULL;
@@ -311,7 +326,7 @@ plm_status plm_parameters_fetch(const char *directory, const char *file,
                                 const struct plm_model *model, struct plm_advance *advance,
                                 float **values, struct plm_error *error)
 {
-  return fetch(directory, file, model, NULL, NULL, advance, values, error);
+  return fetch(directory, file, model, NULL, advance, values, error);
 }
 
 plm_status plm_parameters_fetch_with(const char *directory, const char *file,
@@ -319,20 +334,29 @@ plm_status plm_parameters_fetch_with(const char *directory, const char *file,
                                      const struct plm_new_parts *parts, struct plm_advance *advance,
                                      float **values, struct plm_error *error)
 {
-  enum plm_weights_head head;
-  return fetch(directory, file, model, parts->head ? &head : NULL, parts, advance, values, error);
+  return fetch(directory, file, model, parts, advance, values, error);
 }
 
 static plm_status parameter_file_load(const char *directory, const char *file,
                                       struct plm_model *model, enum plm_weights_head *head,
                                       struct plm_advance *advance, struct plm_error *error)
 {
+  char path[PLM_PATH_SIZE];
+  size_t count, most = 0;
   struct plm_ops *ops = plm_model_ops(model);
-  float *values;
-  PLM_TRY(fetch(directory, file, model, head, NULL, advance, &values, error));
-  plm_model_load(model, values);
-  const plm_status status = ops->synchronize(ops, error);
-  free(values);
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  PLM_TRY(plm_path_join(path, directory, file, error));
+  for (size_t i = 0; i < count; i++)
+    if (table[i].count > most) most = table[i].count;
+  const struct destination to = {.model = model, .room = malloc(most * sizeof(float))};
+  if (to.room == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a tensor of %zu weights", most);
+  plm_status status = read_weights(path, table, count, &to, head, NULL, advance, error);
+  if (status == PLM_OK) {
+    plm_model_weights_changed(model);
+    status = ops->synchronize(ops, error);
+  }
+  free(to.room);
   return status;
 }
 

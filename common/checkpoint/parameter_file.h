@@ -58,7 +58,8 @@ plm_status plm_parameters_check_whole(const char *directory, const char *file,
 plm_status plm_parameters_fetch(const char *directory, const char *file,
                                 const struct plm_model *model, struct plm_advance *advance,
                                 float **values, struct plm_error *error);
-/* The same, and gives them to the model (plm_model_load). */
+/* Reads it into the model, a tensor at a time, so it needs no memory for all values. After an
+ * error, the model's weights may be of both. PLM_NO_MEMORY */
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
                                struct plm_advance *advance, struct plm_error *error);
 
@@ -70,7 +71,8 @@ enum plm_weights_head {
   PLM_HEAD_NONE        /* nothing: transformers' AutoModel, whose names also lack "plm." */
 };
 /* As plm_parameters_load, for readers that need only hidden states: the file may have any of these
- * heads, and *head says which. Unless it is the language model's, the model's head is zero. */
+ * heads, and *head says which. Unless it is the language model's, the model's head is not changed.
+ */
 plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
                                      struct plm_advance *advance, struct plm_error *error);

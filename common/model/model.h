@@ -93,8 +93,9 @@ struct plm_model_options {
               */
   enum plm_recompute recompute;
   /* By parameter: whether the fp32 values are kept here, because this process updates them. NULL:
-   * all that are not frozen are kept. Those of the others are not kept if only products read them,
-   * and in another precision. Only for training. Read only while the model is opened. */
+   * when training, all that are not frozen are kept, otherwise none for this reason. Those of the
+   * others are not kept if only products read them, and in another precision. Only for training.
+   * Read only while the model is opened. */
   const bool *kept;
   struct plm_freeze freeze; /* only for training */
 };

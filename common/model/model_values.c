@@ -23,15 +23,15 @@ void plm_model_keep(struct plm_model *model)
   model->kept_elements = model->arena_elements;
   model->keeps_trained = true;
   if (model->int8 == NULL && model->act_bytes == sizeof(float)) return;
-  if (model->int8 == NULL && kept == NULL && model->trained_elements == model->arena_elements)
-    return;
-  PLM_ASSERT(model->options.training == (model->int8 == NULL));
+  const bool training = model->options.training;
+  if (training && kept == NULL && model->trained_elements == model->arena_elements) return;
+  PLM_ASSERT(training || kept == NULL);
   model->kept_at = plm_alloc_zeroed(model->table_count, sizeof *model->kept_at);
   model->kept_elements = 0;
   for (size_t n = 0; n < model->table_count; n++) {
     const size_t i = model->order[n];
     const struct plm_parameter *parameter = &model->table[i];
-    const bool updated = kept != NULL ? kept[i] : !parameter->frozen;
+    const bool updated = training && (kept != NULL ? kept[i] : !parameter->frozen);
     const bool elsewhere = model->int8 != NULL ? plm_model_is_int8(model, parameter)
                                                : !updated && is_of_products(parameter);
     model->kept_at[i] = NOT_KEPT;
