@@ -3,8 +3,8 @@
 # kill_and_compare WHAT [MOMENTS]: kills a trainer with SIGKILL at several moments, some of them during publishing, and
 # resumes it each time. The run must end up bit-identical to an undisturbed one.
 # MOMENTS has a line for each, as for kill_at; without it, there are eleven.
-# Sourced by a script for the U-Net (all moments) and one for the patch U-Net, and by others that make their own corpus
-# and configuration, such as that for clusters, which trains a transformer.
+# Sourced by a script for the U-Net (all moments), and by others for what has other state to save: published architectures,
+# and clusters, which a transformer trains. A patch U-Net is killed in tests/integration/ranks/test_ranks_resume.sh.
 . "$PLM_ROOT/tests/support/shell/trainer.sh"
 
 # kill_at publishing NAME RUN: the trainer is killed before .tmp-NAME is renamed to NAME
