@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The memory that each of one, two and four ranks takes, compared with the estimate of --dry-run, for every
-# architecture, and in bf16, in which a rank keeps only a part of the fp32 values.
+# The memory that each of one, two and four ranks takes, compared with the estimate of --dry-run; in bf16, in which a rank
+# keeps only a part of the fp32 values; and that of one rank for every architecture, because ranks divide only parameters
+# (tests/trainer/ranks/test_rank_needs.c).
 . "$PLM_ROOT/tests/support/shell/trainer.sh"
 . "$PLM_ROOT/tests/support/shell/ranks.sh"
 small_corpus corpus
@@ -17,10 +18,10 @@ chmod +x counted
 declare -A deep=([transformer]=model.num_hidden_layers=8 [unet]=model.num_hidden_layers=8 [patch_unet]=model.num_unet_layers=4)
 
 # bf16 as this processor multiplies it; by fp32 products, the workspace has room for widened operands
-kinds=('transformer fp32' 'unet fp32' 'patch_unet fp32' 'unet bf16')
+kinds=('transformer fp32 1 2 4' 'unet fp32 1' 'patch_unet fp32 1' 'unet bf16 1 4')
 for kind in "${kinds[@]}"; do
-  read -r architecture precision <<<"$kind"
-  for ranks in 1 2 4; do
+  read -r architecture precision numbers <<<"$kind"
+  for ranks in $numbers; do
     set=("${rank_settings[@]}" --set "model.architecture=$architecture" --set "${deep[$architecture]}"
       --set "trainer.precision=$precision" --set trainer.steps=2 --set "trainer.ranks=$ranks")
     export PLM_COUNT_MEMORY=$PLM_TMP/$architecture-$precision-$ranks
