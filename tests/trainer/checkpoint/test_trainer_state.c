@@ -185,7 +185,8 @@ static void ranks_that_round_are_inexact(void **unused)
   today.ranks = 4;
   plm_resume_compare(&state, &options, &today);
   assert_true(state.exact);
-  options.compress = PLM_COMPRESS_BF16;
+  config.trainer.compress = PLM_COMPRESS_BF16;
+  options = plm_resume_options_of(&config);
   plm_resume_compare(&state, &options, &today);
   assert_false(state.exact);
   state.exact = true;
