@@ -307,6 +307,7 @@ TINY_SCRIPT = {  # settings of a rehearsal: the emulation is slow
     "PLM_TRAINER_BATCH_TOKENS": "64",
     "PLM_TRAINER_MICRO_BATCH_TOKENS": "32",
     "PLM_EVALUATOR_MAX_TOKENS": "1000",
+    "PLM_TEST_MOMENTS": "lines 7\npublishing step_00000010",
 }
 
 
