@@ -63,7 +63,7 @@ export OMPI_MCA_plm_rsh_agent="ssh -F $PLM_TMP/ssh_config"
 # ---- the runs ----
 small_corpus corpus
 small_config pipeline.yaml unet
-sed -i 's/  steps: 12/  ranks: 2\n  steps: 200/; s/every: 4/every: 20/' pipeline.yaml
+sed -i 's/  steps: 12/  ranks: 2\n  steps: 40/; s/every: 4/every: 20/' pipeline.yaml
 both=(--set "trainer.hosts=localhost:1,plm-other:1")
 logins() { grep -c '^Accepted publickey' sshd.log; }
 
@@ -89,14 +89,14 @@ nothing_left
 # a kill of mpirun while the gang trains, then its end
 run=killed
 before=$(logins)
-begin killed "${both[@]}"
-wait_for 60 has_steps killed 25
+begin_stopping 25 killed "${both[@]}"
 job=$(job_of killed)
 [ "$(logins)" -eq $((before + 1)) ] || fail "mpirun did not log in once: $(cat sshd.log)"
 away=$(rank_there killed)
 { tr '\0' '\n' <"/proc/$away/environ"; } | matches '^SSH_CONNECTION=127.0.0.1 ' || fail "rank 1 was not started over ssh"
 ! { tr '\0' '\n' <"/proc/$away/environ"; } | matches -E '^PLM_(GANG_FOLDER|SUPERVISED)=' || fail "rank 1 has variables of this host"
 kill -KILL "$(mpirun_of killed)"
+go_on
 up_ends 0
 says killed.err 'trainer.0 was killed by signal 9 .*; restarting it in'
 same_as_whole killed
@@ -106,10 +106,10 @@ wait_for 60 all_gone killed
 
 # the rank over there is killed
 run=lost
-begin lost "${both[@]}"
-wait_for 60 has_steps lost 25
+begin_stopping 25 lost "${both[@]}"
 job=$(job_of lost)
 kill -KILL "$(rank_there lost)"
+go_on
 up_ends 0
 says lost.err 'trainer.0 lost a rank to signal 9 .*; restarting it in'
 same_as_whole lost
@@ -118,8 +118,7 @@ wait_for 60 all_gone lost
 
 # a stop, and the next start
 run=stopped
-begin stopped "${both[@]}"
-wait_for 60 has_steps stopped 10
+begin_waiting 10 stopped "${both[@]}"
 job=$(job_of stopped)
 kill -TERM $up
 up_ends 143
