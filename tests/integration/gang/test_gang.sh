@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `up` with several ranks: mpirun and the ranks are started, watched and stopped as one stage. Whatever is
-# killed, the run ends with the bits of an undisturbed one, and neither processes nor files are left.
+# killed, the run ends with the bits of an undisturbed one, and neither processes nor files are left. Ranks that are stopped,
+# or get a signal: tests/integration/ranks/test_ranks_failures.sh. Commands and decisions: tests/stages/supervisor/.
 # shellcheck disable=SC2154 # up, stopped: gang.sh sets them
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 . "$PLM_ROOT/tests/support/shell/gang.sh"
@@ -14,24 +15,7 @@ for program in $(command -v bash env); do ln -s "$program" few; done
 PATH=$PWD/few expect 2 "$PLM_BIN/plm-pipeline" up pipeline.yaml
 says err 'mpirun is not on PATH'
 says err 'Debian: openmpi-bin'
-PLM_MPI_LIBRARY=$PWD/nowhere.so expect 2 plm-pipeline up pipeline.yaml
-says err 'this build has no MPI, .*nowhere.so does not exist'
-says err 'Debian: libopenmpi-dev'
-expect 2 plm-pipeline up pipeline.yaml --set trainer.hosts=elsewhere.invalid:2
-says err 'trainer.hosts: the first host must be this one'
-expect 2 plm-pipeline up pipeline.yaml --set trainer.hosts=localhost:1
-says err 'trainer.hosts: the hosts have 1 slots for the 2 ranks'
 [ ! -e run ] || fail "a run folder was made"
-
-# ---- the command line ----
-PLM_LOG_BYTES=9999999 expect 0 plm-pipeline up pipeline.yaml --dry-run
-says out "^  2 on 1 host; memory is that of the rank that needs most"
-says out "the largest part of Muon.s work is [0-9.]+ times the mean"
-says out "a rank sends [0-9.]+ MB a step within its group of 2, and 0.00 MB to other groups"
-says out '/mpirun -np 2 --bind-to none .*--host localhost:[12] --oversubscribe .*plm-trainer -c'
-says out '^ *2 ranks$'
-PLM_LOG_BYTES=9999999 expect 0 plm-pipeline up pipeline.yaml --dry-run --set "trainer.hosts=localhost:1,b-2.c:4"
-says out '--host localhost:1,b-2.c:4 .*-x PLM_LOG_BYTES .*plm-trainer -c'
 
 # ---- an undisturbed run ----
 run=whole
@@ -82,19 +66,16 @@ up_ends 0
 same_as_whole stopped
 nothing_left
 
-# ---- kills: a rank, mpirun, and `up` itself ----
+# ---- kills: a rank, and `up` itself; mpirun is killed below ----
 export OMPI_MCA_odls_base_sigkill_timeout=0 # mpirun waits this long, twice, before it kills the other ranks
-for victim in 'rank_of killed 1' 'mpirun_of killed'; do
-  run=killed
-  rm -rf killed
-  begin_stopping 12 killed
-  kill -KILL "$($victim)"
-  go_on
-  up_ends 0
-  says killed.err 'trainer.0 (lost a rank to|was killed by) signal 9 .*; restarting it in'
-  same_as_whole killed
-  nothing_left
-done
+run=killed
+begin_stopping 12 killed
+kill -KILL "$(rank_of killed 1)"
+go_on
+up_ends 0
+says killed.err 'trainer.0 lost a rank to signal 9 .*; restarting it in'
+same_as_whole killed
+nothing_left
 run=beheaded
 begin_waiting 10 beheaded
 kill -KILL $up
@@ -130,38 +111,7 @@ says hung.err 'trainer.0: mpirun still runs 2 s after rank 0 has ended; killing 
 says hung.err 'trainer.0 lost rank 0, and mpirun did not notice; restarting it in'
 same_as_whole hung
 nothing_left
-# before rank 0 has said who it is, and with it the only other rank
-rm -rf hung once
-begin_until 0 'write:*/trainer.lock#1' hung
-suspend "$(mpirun_of hung)"
-kill -KILL "$stopped" "$(rank_of hung 1)"
-up_ends 0
-says hung.err 'trainer.0: mpirun still runs 2 s after rank 0 has ended; killing it'
-same_as_whole hung
-nothing_left
 unset PLM_MPIRUN_GRACE_S OMPI_MCA_odls_base_sigkill_timeout
-
-# ---- a rank that is stopped is named, and the gang starts again ----
-run=silent
-begin_stopping 12 silent --set trainer.rank_timeout_s=5
-kill -STOP "$(rank_of silent 1)"
-go_on
-up_ends 0
-says silent.err '^trainer.0 *[|] rank 1 on .* has been silent for [0-9]+ s'
-says silent.err 'trainer.0 exited with 1; restarting it in'
-same_as_whole silent
-nothing_left
-
-# ---- a signal to one rank stops all of them; since the run is not complete, `up` starts them again ----
-run=signalled
-begin_stopping 10 signalled
-kill -USR1 "$(rank_of signalled 1)"
-go_on
-up_ends 0
-says signalled.err 'trainer.0 *[|] stopped after step'
-says signalled.err 'trainer.0 ended before the run was complete; restarting it in'
-same_as_whole signalled
-nothing_left
 
 # ---- ranks on another host: its stand-in is a new environment on this one ----
 cat >agent <<'S'
@@ -192,6 +142,7 @@ begin_stopping 10 apart --set trainer.hosts=localhost:1,plm-other:1
 kill -KILL "$(mpirun_of apart)" # then the other host has nobody who tells it to stop
 go_on
 up_ends 0
+says apart.err 'trainer.0 was killed by signal 9 .*; restarting it in'
 same_as_whole apart
 ! pgrep -f "plm-trainer.*$PLM_TMP/apart" >/dev/null || fail "a rank of the other host is left"
 printf '#!/bin/sh\necho "ssh: no route to $1" >&2\nexit 255\n' >agent
@@ -207,13 +158,6 @@ expect 4 plm-pipeline up pipeline.yaml trainer --run starved --set network.wait_
 says err 'failed: trainer.0 exited with 4'
 [ "$(grep -c 'trainer.0 is ready' err)" -le 1 ] || fail "exit 4 was retried: $(cat err)"
 ! sed -n '/failed: trainer.0/,$p' err | matches 'mpirun detected' || fail "the last error is that of mpirun: $(cat err)"
-nothing_left
-run=dead
-begin_stopping 5 dead --set trainer.restart=no
-kill -KILL "$(rank_of dead 1)"
-go_on
-up_ends 1
-says dead.err 'failed: trainer.0 lost a rank to signal 9'
 nothing_left
 
 # ---- a second signal kills ----

@@ -108,6 +108,7 @@ static void what_is_missing_is_said(void **state)
   load("trainer: {ranks: 2, hosts: ['localhost:2']}\n", &config);
   assert_int_equal(plm_gang_check(&config, &error), PLM_CONFIG);
   assert_non_null(strstr(error.what, "lib/plm-pipeline/libplm_mpi.so does not exist"));
+  assert_non_null(strstr(error.hint, "Debian: libopenmpi-dev"));
   scratch_write(scratch_path("engine.so"), "", 0);
   setenv("PLM_MPI_LIBRARY", scratch_path("engine.so"), 1);
   assert_int_equal(plm_gang_check(&config, NULL), PLM_OK);
