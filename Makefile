@@ -164,7 +164,7 @@ left-out:
 
 # The operators, and the tests' reference computations in double precision, are compiled with -O3.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
-$(BUILD)/obj/tests/support/reference/%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
+$(BUILD)/obj/tests/support/reference/%.o: OPTIMISE := -O3
 # Emulated kernels spend their time in the emulation, and take a third less to compile with -O1 than with -O2.
 $(BUILD)/obj/emulated/kernels/%.o $(BUILD)/obj/emulated/kernel_headers.h.gch: OPTIMISE := -O1
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3

@@ -98,10 +98,14 @@ def test_twenty_steps_are_pytorchs(cases, architecture, objective):
     model = case.model()
     start = {name: p.detach().clone() for name, p in model.named_parameters()}
     trainer = Trainer(case.settings, model)
-    worst = 0
+    worst = tokens = 0
     for ours, theirs in case.follow(trainer):
-        for name in ("window", "mask_rate", "lr_hidden"):
+        for name in ("window", "mask_rate", "lr_hidden", "lr_embed", "lr_head", "lr_scalar"):
             assert theirs[name] == pytest.approx(ours[name], rel=1e-12), theirs["step"]
+        tokens += ours["tokens"]
+        assert theirs["tokens"] == tokens
+        padding = 1 - ours["tokens"] / case.settings["trainer.batch_tokens"]
+        assert theirs["padding_fraction"] == pytest.approx(padding, rel=1e-12)
         assert abs(theirs["loss"] - ours["loss"]) <= LOSS, (
             theirs["step"],
             theirs["loss"],

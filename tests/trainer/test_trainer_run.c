@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/checkpoint/safetensors.h"
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "tests/support/cases/run_files.h"
@@ -110,6 +111,33 @@ static void a_run_from_beginning_to_end(void **state)
   snprintf(expected, sizeof expected,
            "the run trains on corpus %s, which its first packer serves\n", hex);
   trainer_scene_says(&whole, expected);
+}
+
+/* They are drawn from the seed of the configuration. */
+static void its_first_weights(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  struct plm_parameter *table;
+  struct plm_safetensors *file;
+  size_t count, elements;
+  assert_int_equal(plm_model_parameters(&whole.config.model, &table, &count, &elements, NULL),
+                   PLM_OK);
+  float *drawn = calloc(elements, sizeof *drawn);
+  assert_non_null(drawn);
+  plm_model_initialise(table, count, whole.config.seed, drawn);
+  snprintf(path, sizeof path, "%.3000s/checkpoints/step_00000000/model.safetensors", whole.run);
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  for (size_t p = 0; p < count; p++) {
+    const struct plm_tensor_info *tensor = plm_safetensors_find(file, table[p].name);
+    if (tensor == NULL)
+      fail_msg("no tensor %s", table[p].name);
+    else
+      assert_memory_equal(tensor->data, drawn + table[p].offset, table[p].count * sizeof *drawn);
+  }
+  plm_safetensors_close(file);
+  free(drawn);
+  free(table);
 }
 
 /* The events of the profiled steps, with their tracks. */
@@ -302,6 +330,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_from_beginning_to_end),
+      cmocka_unit_test(its_first_weights),
       cmocka_unit_test(its_profile),
       cmocka_unit_test(a_run_that_is_stopped_ends_the_same),
       cmocka_unit_test(a_complete_run_opens_and_does_nothing),

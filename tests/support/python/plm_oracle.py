@@ -425,5 +425,9 @@ class Trainer:
             ),
             "mask_rate": targets.mask_rate,
             "window": self.window(s),
-            "lr_hidden": self["optimizer.lr_hidden"] * self.rate_factor(s),
+            "tokens": sum(tokens for places in batch.documents for _, tokens in places),
+            **{
+                rate: self["optimizer." + rate] * self.rate_factor(s)
+                for rate in ("lr_hidden", "lr_embed", "lr_head", "lr_scalar")
+            },
         }

@@ -9,14 +9,19 @@
 
 /* ---- Philox --------------------------------------------------------------------------------- */
 
-struct reference_words reference_philox(uint64_t seed, uint32_t x, uint64_t y, uint32_t purpose)
+struct words {
+  uint32_t w[4];
+};
+
+/* Philox4x32-10: counter (x, y low, y high, purpose), key seed. Source: Salmon et al. 2011. */
+static struct words philox(uint64_t seed, uint32_t x, uint64_t y, uint32_t purpose)
 {
   uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-  struct reference_words c = {{x, (uint32_t)y, (uint32_t)(y >> 32), purpose}};
+  struct words c = {{x, (uint32_t)y, (uint32_t)(y >> 32), purpose}};
   for (int round = 0; round < 10; round++) {
     const uint64_t a = (uint64_t)c.w[0] * 0xD2511F53u, b = (uint64_t)c.w[2] * 0xCD9E8D57u;
-    c = (struct reference_words){{(uint32_t)(b >> 32) ^ c.w[1] ^ key[0], (uint32_t)b,
-                                  (uint32_t)(a >> 32) ^ c.w[3] ^ key[1], (uint32_t)a}};
+    c = (struct words){{(uint32_t)(b >> 32) ^ c.w[1] ^ key[0], (uint32_t)b,
+                        (uint32_t)(a >> 32) ^ c.w[3] ^ key[1], (uint32_t)a}};
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
   }
@@ -54,8 +59,8 @@ static bool is_mlm(const struct reference_rules *rules, uint64_t s)
           s < trainer->masking.mlm_warmup_steps);
 }
 
-double reference_mask_rate(const struct reference_rules *rules, uint64_t s, uint32_t chunk_in_step,
-                           uint32_t chunks_of_step)
+static double mask_rate(const struct reference_rules *rules, uint64_t s, uint32_t chunk_in_step,
+                        uint32_t chunks_of_step)
 {
   const struct plm_config_masking *masking = &rules->config->trainer.masking;
   if (is_causal(rules)) return 0;
@@ -64,8 +69,7 @@ double reference_mask_rate(const struct reference_rules *rules, uint64_t s, uint
     const double steps = (double)masking->mask_rate_steps;
     return (double)s >= steps ? end : start + (end - start) * ((double)s / steps);
   }
-  const bool next = rules->fault == REFERENCE_RULE_FAULT_RATE;
-  const uint32_t word = reference_philox(rules->config->seed, 0, s + next, 1).w[0];
+  const uint32_t word = philox(rules->config->seed, 0, s, 1).w[0];
   double u = (word >> 8) * 0x1p-24;
   if (masking->rate_scope == PLM_RATE_CHUNK) u += (double)chunk_in_step / chunks_of_step;
   return 1e-3 + 0.999 * (u - floor(u));
@@ -86,35 +90,31 @@ static uint64_t mask_chunk(const struct reference_rules *rules, const struct plm
   const struct plm_config_masking *masking = &rules->config->trainer.masking;
   const double random = masking->random_fraction, keep = masking->keep_fraction;
   const uint32_t L = batch->max_length;
-  const uint64_t g = batch->first_chunk + b + (rules->fault == REFERENCE_RULE_FAULT_CHUNK);
+  const uint64_t g = batch->first_chunk + b;
   uint64_t maskable = 0;
   for (uint32_t i = 0; i < L; i++) {
     int32_t *token = &masks->inputs[b * L + i];
     if (*token == REFERENCE_CLS || *token == REFERENCE_PAD || *token == REFERENCE_EOS) continue;
     maskable++;
-    const uint32_t x = i + (rules->fault == REFERENCE_RULE_FAULT_POSITION);
-    const struct reference_words draw = reference_philox(rules->config->seed, x, g, 0);
+    const struct words draw = philox(rules->config->seed, i, g, 0);
     if ((draw.w[0] >> 8) >= ceil(rate * 0x1p24)) continue;
     add_target(masks, b * L + i, *token, weight);
-    const uint32_t residue = draw.w[rules->fault == REFERENCE_RULE_FAULT_RESIDUE ? 3 : 2];
     if ((draw.w[1] >> 8) < ceil((1 - random - keep) * 0x1p24))
       *token = REFERENCE_MASK;
     else if ((draw.w[1] >> 8) < ceil((1 - keep) * 0x1p24))
-      *token = 4 + (int32_t)((uint64_t)residue * 20 >> 32);
+      *token = 4 + (int32_t)((uint64_t)draw.w[2] * 20 >> 32);
   }
   return maskable;
 }
 
 /* Each position predicts the next token of its document. */
-static void shift_chunk(const struct reference_rules *rules, const struct plm_batch *batch,
-                        uint32_t b, struct reference_masks *masks)
+static void shift_chunk(const struct plm_batch *batch, uint32_t b, struct reference_masks *masks)
 {
   const uint8_t *tokens = batch->tokens;
   for (uint32_t d = batch->document_begin[b]; d < batch->document_begin[b + 1]; d++) {
     const uint32_t first = b * batch->max_length + batch->documents[d].start;
     for (uint32_t i = first; i + 1 < first + batch->documents[d].tokens; i++)
-      if (rules->fault != REFERENCE_RULE_FAULT_LAST_TARGET || tokens[i + 1] != REFERENCE_EOS)
-        add_target(masks, i, tokens[i + 1], 1);
+      add_target(masks, i, tokens[i + 1], 1);
   }
 }
 
@@ -127,18 +127,18 @@ void reference_masks_draw(const struct reference_rules *rules, const struct plm_
   masks->rows = 0;
   for (uint32_t i = 0; i < batch->chunks * batch->max_length; i++) masks->inputs[i] = tokens[i];
   for (uint32_t b = 0; b < batch->chunks; b++) {
-    const double rate = reference_mask_rate(rules, s, first_in_step + b, chunks_of_step);
+    const double rate = mask_rate(rules, s, first_in_step + b, chunks_of_step);
     if (is_causal(rules))
-      shift_chunk(rules, batch, b, masks);
+      shift_chunk(batch, b, masks);
     else
       maskable += mask_chunk(rules, batch, b, rate, is_mlm(rules, s) ? 1 : 1 / rate, masks);
   }
   masks->count = is_causal(rules) || is_mlm(rules, s) ? masks->rows : maskable;
 }
 
-/* ---- schedules and clipping ----------------------------------------------------------------- */
+/* ---- the schedule --------------------------------------------------------------------------- */
 
-double reference_rate_factor(const struct reference_rules *rules, uint64_t step)
+static double rate_factor(const struct reference_rules *rules, uint64_t step)
 {
   const struct plm_config_schedule *schedule = &rules->config->trainer.schedule;
   const double s = (double)step, S = (double)rules->config->trainer.steps;
@@ -154,20 +154,6 @@ double reference_rate_factor(const struct reference_rules *rules, uint64_t step)
   else
     factor = (1 + cos(M_PI * (s - W) / (S - W))) / 2;
   return factor * (1 - least) + least;
-}
-
-uint32_t reference_window(const struct plm_model_config *model, uint64_t s)
-{
-  const double start = model->window_start, end = model->window_end;
-  if (s >= model->window_steps) return model->window_end;
-  const double w = start + (end - start) * (double)s / (double)model->window_steps;
-  return (uint32_t)fmax(128, 128 * floor(w / 128));
-}
-
-double reference_clip_factor(const struct reference_rules *rules, double norm)
-{
-  const double most = rules->config->trainer.clip_norm;
-  return most > 0 ? fmin(1, most / (norm + 1e-6)) : 1;
 }
 
 /* ---- groups --------------------------------------------------------------------------------- */
@@ -269,7 +255,6 @@ static void muon(const struct reference_rules *rules, struct reference_weights *
   for (int64_t e = 0; e < count; e++) {
     weights->first[e] += (1 - m) * (gradient[e] - weights->first[e]);
     u[e] = gradient[e] + m * (weights->first[e] - gradient[e]);
-    if (rules->fault == REFERENCE_RULE_FAULT_NESTEROV) u[e] = weights->first[e];
   }
   orthogonalise(u, weights->rows, weights->cols);
   const double rows = (double)weights->rows, cols = (double)weights->cols;
@@ -287,9 +272,7 @@ static void adam(const struct reference_rules *rules, struct reference_weights *
 {
   const struct plm_config_optimizer *options = &rules->config->trainer.optimizer;
   const double beta1 = options->betas[0], beta2 = options->betas[1], t = (double)updates + 1;
-  const bool uncorrected = rules->fault == REFERENCE_RULE_FAULT_CORRECTION;
-  const double correction1 = uncorrected ? 1 : 1 - pow(beta1, t);
-  const double correction2 = uncorrected ? 1 : 1 - pow(beta2, t);
+  const double correction1 = 1 - pow(beta1, t), correction2 = 1 - pow(beta2, t);
   const double decay = reference_is_hidden_matrix(weights) ? options->weight_decay : 0;
   for (int64_t e = 0; e < weights->rows * weights->cols; e++) {
     const double g = gradient[e];
@@ -305,7 +288,7 @@ void reference_update(const struct reference_rules *rules, struct reference_weig
                       const double *gradient, uint64_t s, uint64_t updates)
 {
   const struct plm_config_trainer *trainer = &rules->config->trainer;
-  const double lr = reference_rate_factor(rules, s) * reference_configured_rate(rules, weights);
+  const double lr = rate_factor(rules, s) * reference_configured_rate(rules, weights);
   if (trainer->optimizer.name == PLM_OPTIMIZER_MUON && reference_is_hidden_matrix(weights))
     muon(rules, weights, gradient, s, lr);
   else
