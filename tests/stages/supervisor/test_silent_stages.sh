@@ -31,13 +31,6 @@ stop() {
   wait "$up" || true
 }
 
-# ---- without packers, everybody says so, also before the first step ----------------------------------------
-start trainer --set supervisor.silent_s=0
-wait_for 120 is_told 'trainer.0: waiting for packers [0-9:]+$' ps --run run # after ten seconds
-tells 'waiting for packers [0-9:]+$' runs .
-tells 'warning +run +trainer.0 .*waiting for packers [0-9:]+$' doctor pipeline.yaml -q
-stop
-
 # ---- without a watchdog, everybody tells of stages that are stopped ----------------------------------------
 start --set supervisor.silent_s=0
 wait_for 120 stepping
