@@ -182,7 +182,9 @@ def test_settings_of_transformers(checkpoint, model):
     assert type(fresh) is type(model)
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize(
+    ("checkpoint", "checkpointing"), [("causal", False), ("masked", True)], indirect=["checkpoint"]
+)
 def test_trainer_trains_it(checkpoint, model, checkpointing):
     tokenizer = load(checkpoint, AutoTokenizer)
     before = copy.deepcopy(model)
