@@ -1,5 +1,5 @@
-"""A checkpoint works in common tools: transformers' Trainer with its collator, gradient checkpointing,
-accelerate's device_map, LoRA by peft. What Trainer saved can be used in C again."""
+"""A checkpoint works in common tools: transformers' Trainer with its collator, accelerate's device_map, LoRA by
+peft. What Trainer saved can be used in C again."""
 
 import json
 import os
@@ -76,23 +76,6 @@ def test_trainer_trains_saves_and_resumes(checkpoint, tmp_path):
     model, resumed = finetune(checkpoint, tmp_path / "resumed", tmp_path / "whole/checkpoint-4")
     np.testing.assert_allclose(resumed, losses, rtol=1e-5)
     torch.testing.assert_close(logits_of(model, tokenizer), expected)
-
-
-def test_gradient_checkpointing_changes_nothing(checkpoint, tmp_path):
-    plain, losses = finetune(checkpoint, tmp_path / "plain")
-    saving, same_losses = finetune(checkpoint, tmp_path / "saving", gradient_checkpointing=True)
-    assert saving.is_gradient_checkpointing and not plain.is_gradient_checkpointing
-    np.testing.assert_allclose(losses, same_losses, rtol=1e-5)
-
-
-def test_what_trainer_saved_comes_back(checkpoint, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    model, _ = finetune(checkpoint, tmp_path / "out")
-    write_fasta("three.fasta", SEQUENCES[:3])
-    saved = ["--checkpoint", "out/checkpoint-8"]
-    run("embed", "three.fasta", *saved, "--output", "three.npy", "--pooling", "mean")
-    expected = model.embed_dataset("three.fasta", pooling="mean")["embeddings"]
-    np.testing.assert_allclose(np.load("three.npy"), expected, atol=1e-4)
 
 
 def embedded_alike(model, folder):
