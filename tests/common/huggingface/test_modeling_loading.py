@@ -138,6 +138,7 @@ def test_it_trains_with_the_tools_of_transformers(checkpoint):
     assert model(**batch).loss < results[0][0]
 
 
+@pytest.mark.parametrize("checkpoint", ["unet"], indirect=True)
 @pytest.mark.parametrize("option", ["--pooling mean,std", "--per-token", "--logits"])
 def test_embed_dataset_writes_what_embed_writes(checkpoint, option, tmp_path, monkeypatch):
     """The names, shapes and metadata are the same. So are the numbers if the exported folder is used: like
