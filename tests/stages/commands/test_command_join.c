@@ -121,6 +121,10 @@ static void numbers_have_bounds(void **state)
   assert_int_equal(
       COMMAND("join", HEAD, "--fetch", "--keys", client, "--run", run, "--cache-limit", "0"), 2);
   assert_non_null(strstr(command_err, "--cache-limit must be from 1 to "));
+  assert_int_equal(
+      COMMAND("join", HEAD, "--fetch", "--keys", client, "--run", run, "--cache-limit", "1000001"),
+      2);
+  assert_non_null(strstr(command_err, "--cache-limit must be from 1 to 1000000\n"));
   /* a corpus that is not here is a mistake too */
   assert_int_equal(COMMAND("join", HEAD, "--corpus", "/nowhere", "--keys", client, "--run", run),
                    1);
