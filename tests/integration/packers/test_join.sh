@@ -16,32 +16,17 @@ plm-pipeline keys keys --client node7 >/dev/null 2>&1 || fail "no keys"
 mkdir -m 700 node && cp keys/clients/node7.key keys/server.pub node/
 cp -r corpus copy,one # a folder of this name is one corpus, not two
 join=(plm-pipeline join)
-expect 2 "${join[@]}" --corpus copy,one --keys node
-says err 'name the run.s feed, as in tcp://HEAD:5701'
-expect 2 "${join[@]}" tcp://127.0.0.1:5701 --keys node
-says err 'corpus DIR is missing'
-expect 2 "${join[@]}" tcp://127.0.0.1:5701 --corpus copy
-says err 'keys DIR is missing'
 cat >node.yaml <<'Y'
 version: 1
 run: node-run
 corpus: copy,one
 network: {keys: node}
 Y
-expect 2 "${join[@]}" tcp://127.0.0.1:5701,head:5701 -c node.yaml
-says err '^plm-pipeline: "head:5701" is not of the form tcp://HOST:PORT$'
 expect 2 "${join[@]}" tcp://127.0.0.1:5701 -c node.yaml --keys none
 says err 'none'
-expect 2 "${join[@]}" tcp://127.0.0.1:5701 -c node.yaml --packers 2 --prometheus 127.0.0.1:0
-says err '^plm-pipeline: --prometheus is for one packer, not for 2$'
 expect 2 "${join[@]}" tcp://127.0.0.1:5701 -c no.yaml
-expect 2 "${join[@]}" head:5701 --corpus copy,one --keys node
-says err 'is not of the form tcp://HOST:PORT'
-expect 2 "${join[@]}" tcp://127.0.0.1:5701 --corpus copy,one --keys node --packers 0
 expect 2 "${join[@]}" tcp://127.0.0.1:5701 --corpus copy,one --keys none
 says err 'none'
-expect 2 "${join[@]}" tcp://127.0.0.1:5701 --corpus copy,one --keys node --run alone
-says err 'is the folder of a run'
 [ ! -e runs ] || fail "a refused join left $(find runs)"
 
 # ---- the head, without packers ----

@@ -15,11 +15,6 @@ plm-pipeline up pipeline.yaml trainer packer --run alone "${steps[@]}" >alone.lo
 
 plm-pipeline keys keys --client node7 >/dev/null 2>&1 || fail "no keys"
 mkdir -m 700 node && cp keys/clients/node7.key keys/server.pub node/
-expect 2 plm-pipeline join tcp://127.0.0.1:5701 --fetch --corpus corpus --keys node
-says err 'exclude each other'
-expect 2 plm-pipeline join tcp://127.0.0.1:5701 --keys node
-says err 'corpus DIR is missing, or --fetch'
-expect 2 plm-pipeline join tcp://127.0.0.1:5701 --fetch --cache-limit 0 --keys node
 
 # ---- the head, without packers ----
 start_head() { # ARGUMENTS…
