@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `plm-pipeline metrics`: every field of a stage has a column, words and numbers come out whole, -f
-# follows the file, and a table fits the terminal.
+# `plm-pipeline metrics`: every field of a stage has a column, -f follows the file, and each kind of run shows its own
+# measures on a terminal. Tables, CSV, JSON and what is refused: test_command_metrics.c.
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 mkdir run
 cat >run/packers.jsonl <<'END'
@@ -25,101 +25,13 @@ windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer
 3,12.5,4096,0.25,0,a-host.of.some.length:4711
 END
 
-# ---- fields that are words --------------------------------------------------------------------------
-expect 0 plm-pipeline metrics --run run --csv --keys step,checkpoint,skipped
-diff - out <<'END' || fail "words in CSV"
-step,checkpoint,skipped
-8,checkpoints/step_00000008,
-12,,"does not verify or load: ""loss"", with a comma, and more words than sixty characters"
-END
-expect 0 plm-pipeline metrics trainer --run run --csv --keys step,exact,loss
-says out '^9,false,2.5$'
-expect 0 plm-pipeline metrics trainer --run run --keys exact
-says out '^\{"exact":false\}$'
-# ---- parts of a field -------------------------------------------------------------------------------
-expect 0 plm-pipeline metrics --run run --csv --keys step,loss_by_length/0,loss_by_length/9
-diff - out <<'END' || fail "parts in CSV"
-step,loss_by_length/0,loss_by_length/9
-8,1,
-12,,
-END
-expect 0 plm-pipeline metrics --run run --keys loss_by_length/0
-says out '^\{"loss_by_length/0":1\}$'
 expect 2 plm-pipeline metrics --run run --keys loss_by/0
 says err 'no metric "loss_by/0"'
 
 expect 2 plm-pipeline metrics --run run --keys instance
 says err 'no metric "instance"'
-expect 2 plm-pipeline metrics --run run --keys ,
-says err 'names no field'
-
-# ---- several runs: each line names its run -------------------------------------------------------------
-mkdir other
-echo '{"v":1,"step":8,"split":"valid","loss":2.0000000000000004}' >other/evaluator.jsonl
-mkdir few
-echo '{"v":1,"step":7,"split":"valid","loss":0.1,"accuracy":0.30000000000000004,"mcc":1e-7}' >few/evaluator.jsonl
-expect 0 plm-pipeline metrics --run few --csv --keys step,loss,accuracy,mcc
-[ "$(tail -n 1 out)" = 7,0.1,0.30000000000000004,1e-07 ] || fail "digits that nobody needs: $(cat out)"
-expect 0 plm-pipeline metrics --run run --run other --csv --keys step,loss
-sort out | diff - <(printf '%s\n' other,8,2.0000000000000004 run,12, run,8,-1.23456789e-06 run,step,loss | sort) || fail "two runs in CSV"
-[ "$(head -n 1 out)" = run,step,loss ] || fail "the head of two runs"
-expect 0 plm-pipeline metrics --run run --run other
-says out '^\{"run":"other","v":1,"step":8,"split":"valid","loss":2.0000000000000004\}$'
-[ "$(jq -r .run out | sort | tr '\n' ' ')" = 'other run run ' ] || fail "the runs of lines of JSON: $(cat out)"
-expect 0 plm-pipeline metrics --run run --run other --keys loss
-says out '^\{"run":"other","loss":2.0000000000000004\}$'
-mkdir bare && echo '{}' >bare/evaluator.jsonl
-expect 0 plm-pipeline metrics --run bare --run other
-says out '^\{"run":"bare"\}$'
-expect 0 plm-pipeline metrics --run run --run other --plot
-says out 'loss  - run  - other'
-
-# ---- limits, and what is not there ------------------------------------------------------------------------
-many() { printf "$1,%.0s" $(seq "$2") | sed 's/,$//'; }
-expect 0 plm-pipeline metrics --run run --keys "$(many loss 32)"
-expect 2 plm-pipeline metrics --run run --keys "$(many loss 33)"
-says err '^plm-pipeline: --keys names more than 32 fields$'
-expect 2 plm-pipeline metrics --run run --keys "$(printf '%0600d' 0)"
-says err "the evaluator has no metric \"0000"
-runs=()
-for i in $(seq 16); do mkdir "r$i"; runs+=(--run "r$i"); done
-expect 0 plm-pipeline metrics "${runs[@]}"
-says err '^plm-pipeline: no metrics of the evaluator yet in r1$'
-expect 0 plm-pipeline metrics "${runs[@]}" -q
-[ ! -s err ] || fail "metrics -q says: $(cat err)"
-expect 2 plm-pipeline metrics "${runs[@]}" --run run
-says err '^plm-pipeline: --run is given more than 16 times$'
-expect 1 plm-pipeline metrics --run run --run nowhere
-says err '^plm-pipeline: there is no run folder nowhere$'
-expect 2 plm-pipeline metrics trainr --run run
-says err '"trainr" is not a stage; the stages are evaluator, trainer and packer$'
-expect 2 plm-pipeline metrics packer --run run --keys loss
-says err '^  its metrics are packer windows documents_per_second tokens_per_second padding_fraction queue time$'
-expect 0 plm-pipeline metrics trainer --run run --json
-diff run/trainer.jsonl out || fail "lines of JSON are not those of the file"
-expect 0 plm-pipeline metrics --run run --keys step,loss_by_length,skipped
-diff - out <<'END' || fail "chosen fields of JSON"
-{"step":8,"loss_by_length":{"0":1}}
-{"step":12,"skipped":"does not verify or load: \"loss\", with a comma, and more words than sixty characters"}
-END
-
-# ---- curves: one for each run and split, and the level of the residues' composition ---------------------------
-mkdir first second
-for i in 1 2 3 4; do
-  echo "{\"step\":$i,\"split\":\"valid\",\"loss\":$((9 - i)),\"accuracy\":0.$i,\"baseline_entropy\":2.5}"
-  [ $i -lt 3 ] || echo "{\"step\":$i,\"split\":\"test\",\"loss\":$((8 - i))}"
-done >first/evaluator.jsonl
-echo '{"step":2,"split":"valid","loss":5,"accuracy":0.5}' >second/evaluator.jsonl
-expect 0 plm-pipeline metrics --run ./first --run second --plot --keys loss,accuracy
-grep ' - ' out >headings
-diff - headings <<'END' || fail "the headings of curves"
-          loss  - first valid  - first test  - second  (.. composition only 2.5)
-          accuracy  - first  - second
-END
-[ "$(wc -l <out)" -eq 38 ] || fail "two plots have $(wc -l <out) lines"
-[ "$(LC_ALL=C.UTF-8 wc -L <out)" -eq 100 ] || fail "a plot is $(LC_ALL=C.UTF-8 wc -L <out) columns wide"
-expect 0 plm-pipeline metrics --run ./first --plot
-says out '^ {10}loss  - first valid  - first test  \(\.\. composition only 2\.5\)$'
+# ---- curves by source; others: test_command_metrics.c ----
+mkdir second
 cat >second/trainer.jsonl <<'END'
 {"v":1,"step":1,"tokens_by_source":{"a":70,"b":30},"loss_by_source":{"a":3,"b":null}}
 {"v":1,"step":2,"tokens_by_source":{"a":60,"b":40},"loss_by_source":{"a":2.5,"b":2}}
@@ -188,10 +100,6 @@ says out ' a-host.of.some.length:4711$'
 table plm-pipeline metrics --run run --keys step,loss,weights
 says out '^ +8 +-1.23457e-06 +ema$'
 says out '^ +12  skipped: does not verify'
-table plm-pipeline metrics --run run --run other --keys step,loss
-says out '^ +run +step +loss$'
-says out '^  other +8 +2$'
-says out '^ +run +12  skipped: does'
 table 'stty cols 80; plm-pipeline metrics --run run' # no line is wider than the terminal
 says out '^ +step +split +loss$' # columns that are empty in all lines are left out
 says out '^ +8 +valid +-1.23457e-06$'
@@ -212,16 +120,6 @@ says_columns 'step split loss spearman r2 rmse pearson labels seconds lag_steps 
 says_columns 'run step split loss accuracy spearman r2 rmse macro_f1 auroc mcc pearson labels seconds lag_steps set' numbers classes
 table 'stty cols 80; plm-pipeline metrics --run numbers'
 [ "$(head -n 1 out | xargs)" = 'step split loss spearman r2 rmse' ] || fail "numbers at 80 columns: $(head -n 1 out)"
-for i in $(seq 81); do echo "{\"step\":$i,\"loss\":0.5,\"exact\":true,\"set\":7,\"lr_hidden\":1,\"tokens_per_second\":9}"; done >grows/trainer.jsonl # a head every 40 lines
-table 'stty cols 80; plm-pipeline metrics trainer --run grows --keys step,exact,loss'
-[ "$(grep -n step out | cut -d: -f1 | paste -sd' ')" = '1 42 83' ] || fail "heads: $(grep -n step out)"
-[ "$(sed -n 2p out)" = '           1        true         0.5' ] || fail "a row: $(sed -n 2p out)"
-columns_at() { table "stty cols $1; plm-pipeline metrics trainer --run grows" && head -n 1 out | tr -s ' ' | xargs | tr ' ' ,; }
-[ "$(columns_at 36)" = step,loss,lr_hidden ] || fail "columns at 36: $(columns_at 36)"
-[ "$(columns_at 35)" = step,loss ] || fail "columns at 35: $(columns_at 35)"
-[ "$(columns_at 55)" = step,loss,lr_hidden,tokens_per_second ] || fail "columns at 55: $(columns_at 55)"
-[ "$(columns_at 54)" = step,loss,lr_hidden ] || fail "columns at 54: $(columns_at 54)"
-[ "$(columns_at 5)" = "$(columns_at 500)" ] || fail "a very narrow table: $(columns_at 5)"
 follow screen script -qefc 'echo $$ >pid; exec plm-pipeline metrics -f --run grows --keys step,loss' /dev/null
 wait_for 30 grep -qE '^ +300 +1.5' screen
 line 400 1.25 >>grows/evaluator.jsonl
