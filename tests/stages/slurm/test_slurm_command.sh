@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The scripts that `plm-pipeline slurm` prints: their syntax, what they ask Slurm for, and the messages about
-# options that do not fit.
+# The scripts that `plm-pipeline slurm` prints: their syntax, and two of them in full. What options change, and which do
+# not fit: test_slurm_script.c and tests/stages/commands/test_command_jobs.c.
 . "${PLM_ROOT:?}/tests/support/shell/lib.sh"
 
 here="$PLM_TMP/a folder with a ' in it"
@@ -44,52 +44,6 @@ PATH=/usr/bin:/bin bash -c '
   eval "$(sed "/^say()/,\$d" "$1")"; printf "%s\n" "${up[@]}"' bash job.sh >words
 says words "^$here/pipeline.yaml$"
 says words "^$here/runs/my run$"
-
-# one rank is a plain step; GPUs for the ranks and the evaluator; the notice covers a long stop
-prints --set trainer.ranks=1 --set trainer.device=cuda --set evaluator.device=cuda --set trainer.stop_timeout_s=300 \
-  --cpus 16 --evaluator-cpus 4 --packer-cpus 1 --account lab --partition gpu --time 2-12 --sbatch --mem=64G \
-  --setup 'module load cuda' --setup 'ulimit -l unlimited'
-! grep -q pmix job.sh || fail "one rank does not need PMIx"
-says job.sh '^#SBATCH --signal=B:USR1@360$'
-says job.sh '^module load cuda$'
-says job.sh '^ulimit -l unlimited$'
-says job.sh '--cpus-per-task=16 --kill-on-bad-exit=1 --gres=gpu:1"$'
-says job.sh '--cpus-per-task=4 --gres=gpu:1"$'
-says job.sh '--cpus-per-task=1 --gres=none"$'
-asks <<'END_ASKED'
-#SBATCH --job-name=my_run
-#SBATCH --time=2-12
-#SBATCH --account=lab
-#SBATCH --partition=gpu
-#SBATCH --nodes=1
-#SBATCH --ntasks=1
-#SBATCH --cpus-per-task=22
-#SBATCH --gres=gpu:2
-#SBATCH --mem=64G
-END_ASKED
-
-# two nodes of ranks, and nodes for the packers
-prints --nodes 2 --packer-nodes 2 --set network.keys=keys --partition gpu --packer-partition cpu \
-  --packer-sbatch --exclusive --no-evaluator
-says job.sh "^here=' --het-group=0' packers=' --het-group=1'$"
-says job.sh ' --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 '
-says job.sh '^  --set "network.feed=tcp://\$address:\*"$'
-says job.sh '^  trainer packer$'
-asks <<'END_ASKED'
-#SBATCH --job-name=my_run
-#SBATCH --time=24:00:00
-#SBATCH --partition=gpu
-#SBATCH --nodes=2
-#SBATCH --ntasks=2
-#SBATCH --cpus-per-task=6
-#SBATCH hetjob
-#SBATCH --time=24:00:00
-#SBATCH --partition=cpu
-#SBATCH --nodes=2
-#SBATCH --ntasks=2
-#SBATCH --cpus-per-task=2
-#SBATCH --exclusive
-END_ASKED
 
 # ---- two scripts in full, except for the shell functions that are the same in all of them ----
 quoted="'${here//\'/\'\\\'\'}'"
@@ -217,23 +171,10 @@ refuses() {
   expect 2 plm-pipeline slurm "$@"
   says err "$what"
 }
-refuses '--nodes 3 does not divide trainer.ranks, which is 4' --nodes 3
-refuses '--packer-nodes 3 is above packer.instances, which is 2' --packer-nodes 3
-refuses 'packers on other nodes need CURVE keys, but network.keys is not set' --packer-nodes 1
-refuses '--packer-partition needs --packer-nodes N' --packer-partition cpu
-refuses '--no-evaluator and --evaluator-cpus contradict each other' --no-evaluator --evaluator-cpus 2
-refuses '--time "tomorrow" is not a time limit' --time tomorrow
-refuses '--cpus must be from 1 to 4096' --cpus 0
-refuses 'the path of the run folder has a %' --run 50%
 printf 'include: pipeline.yaml\n' >including.yaml
 for file in including.yaml pipeline.yaml; do # neither is replaced
   cp "$file" before
   refuses "--output $file is also the input" including.yaml --output "$file"
   cmp "$file" before
 done
-refuses '--account has a line break' --account $'a\n#SBATCH --exclusive'
 refuses 'nothing.yaml' nothing.yaml
-for launch in srun =srun gpu=srun trainer= trainers=srun; do
-  expect 2 plm-pipeline up --launch "$launch"
-  says err "--launch \"$launch\" is not of the form STAGE=COMMAND"
-done
