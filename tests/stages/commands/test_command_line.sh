@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The command line of plm-pipeline: help, suggestions, exit codes, validate, config, runs, logs.
+# The command line of plm-pipeline: help, suggestions, exit codes, validate, config. Others: test_command_*.c.
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 set +e # it looks at exit codes itself
 pipeline=$PLM_BIN/plm-pipeline
@@ -62,6 +62,7 @@ config 1
 manual 1
 manual 0 --all=pages
 completion 2
+report 8
 END
 answers 2 'needs the name of one repository' "$pipeline" push a/b too-many
 answers 2 'needs the folder to write to' "$pipeline" keys keys too-many
@@ -157,16 +158,6 @@ done
 answers 2 'but got an empty word' "$pipeline" up --dry-run --run ''
 answers 2 'but got an empty word' "$pipeline" ps -c=
 
-# ---- runs: the validation loss is that of the first split that was reported ----
-mkdir -p some/one
-echo '{"v":1,"step":5,"loss":3.25,"tokens_per_second":10}' >some/one/trainer.jsonl
-echo "version: 1" >some/one/pipeline.yaml
-for split in valid:2.5 test:2.75 valid:2.25 test:2.875; do
-  echo "{\"v\":1,\"step\":5,\"split\":\"${split%:*}\",\"loss\":${split#*:}}"
-done >some/one/evaluator.jsonl
-[ "$("$pipeline" runs some --json | jq -c '[.loss, .evaluator_loss]')" = '[3.25,2.25]' ] ||
-  fail "runs --json: $("$pipeline" runs some --json)"
-
 # ---- without a run ----
 answers 2 '"trainr" is not a stage, and there is no such file' "$pipeline" up trainr
 answers 3 'is not running' "$pipeline" ps --run .
@@ -174,34 +165,3 @@ answers 0 'no metrics of the trainer yet' "$pipeline" metrics trainer --run .
 answers 3 'no run in' "$pipeline" down --run nowhere
 answers 1 'there are no logs in' "$pipeline" logs --run nowhere
 answers 2 'is not a stage' "$pipeline" restart trainr --run nowhere
-
-# ---- logs of several stages: in the order of time; a line without a time follows the one before ----
-mkdir -p spoken/logs
-cat >spoken/logs/trainer.0.log <<'L'
-2026-11-21T10:00:00.100Z plm-trainer: one
-2026-11-21T10:00:00.300Z plm-trainer: three
-  and more of three
-2026-11-21T10:00:02.000Z plm-trainer: six
-L
-cat >spoken/logs/packer.0.log <<'L'
-before all
-2026-11-21T10:00:00.200Z plm-packer: two
-2026-11-21T10:00:00.300Z plm-packer: four
-L
-printf '2026-11-21T10:00:01.000Z plm-evaluator: five\nnot yet a line' >spoken/logs/evaluator.0.log
-for follow in '' -f; do
-  # shellcheck disable=SC2086 # no word is one
-  "$pipeline" logs --run spoken $follow >out || fail "logs $follow"
-  [ "$(sed 's/.*|//; s/.* //' out | tr '\n' ' ')" = 'all one two four three three five six line ' ] ||
-    fail "logs $follow: $(cat out)"
-done
-[ "$("$pipeline" logs --run spoken --tail 1 trainer packer | sed 's/.* //' | tr '\n' ' ')" = 'four six ' ] ||
-  fail "logs --tail"
-
-# ---- numbers of chosen metrics read back equal ----
-mkdir -p exact
-echo '{"v":1,"step":3,"split":"valid","loss":3.4822020729255136,"perplexity":32.531279509444396,"loss_by_length":{"<64":2.6390065879100657}}' \
-  >exact/evaluator.jsonl
-[ "$("$pipeline" metrics --run exact --keys perplexity,loss,loss_by_length)" = \
-  '{"perplexity":32.531279509444396,"loss":3.4822020729255136,"loss_by_length":{"<64":2.6390065879100657}}' ] ||
-  fail "metrics --keys changes numbers"

@@ -129,13 +129,7 @@ evaluator.mask_rates
     PLM_EVALUATOR_MASK_RATES; on resume: free
 END
 
-# ---- words that no command takes ----
-for words in 'completion bash plm-packer x' 'down x' 'scale packer=1 x' 'doctor pipeline.yaml x' 'export x' 'ps x' \
-  'slurm pipeline.yaml x' 'k8s pipeline.yaml x' 'report 1 2 3 4 5 6 7 8 x' 'join tcp://a:1 x'; do
-  # shellcheck disable=SC2086 # a command and its words
-  expect 2 plm-pipeline $words
-  says err '^plm-pipeline: unexpected argument "x"$'
-done
+# ---- words that restart and scale do not take ----
 expect 2 plm-pipeline restart packer.0 trainr.1
 says err '^plm-pipeline: "trainr.1" is not a stage$'
 expect 2 plm-pipeline scale
