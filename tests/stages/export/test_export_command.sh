@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plm-pipeline export and push without Python: where a folder is written, what is replaced or kept, what the files
-# and the printed commands say. That transformers opens them: test_export.py.
+# plm-pipeline export without Python: where a folder is written, what is replaced or kept, and what the files say. That
+# transformers opens them: test_export.py. Options, and push with a script as `hf`: tests/stages/commands/test_command_push.c.
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 small_corpus corpus 2>/dev/null
 small_config pipeline.yaml unet
@@ -105,86 +105,17 @@ expect 0 plm-pipeline up mixed.yaml --set trainer.steps=2
 expect 0 plm-pipeline export --checkpoint mixed/checkpoints/latest --output of-mixture
 says of-mixture/README.md 'mixture of.* corpus \(weight 3\), second \(weight 1\)'
 
-# ---- push prints the commands ----
-push() { PATH=$PLM_BIN:/usr/bin:/bin plm-pipeline push "$@"; }
-expect 0 push me/model --checkpoint "$checkpoint" --dry-run --dtype bfloat16 --license cc-by-4.0
-says out "^plm-pipeline export --checkpoint $checkpoint --output [^ ]+ --name me/model --dtype bfloat16 --license cc-by-4.0$"
-says out '^hf upload me/model [^ ]+ \. --repo-type model --commit-message plm-pipeline$'
-expect 0 push me/model --folder new --dry-run --private --revision v1 --message 'first try' --create-pr
-[ "$(wc -l <out)" -eq 1 ] || fail "an exported folder is exported again: $(cat out)"
-says out "^hf upload me/model .*new \. --repo-type model --private --revision v1 --commit-message 'first try' --create-pr$"
-for name in me/ /model a//b ../x me/.x -me/x 'me/a b' me/a--b; do
-  got=0
-  push --dry-run --folder new -- "$name" >out 2>err || got=$?
-  [ "$got" -eq 2 ] || fail "push takes the name $name: $got"
-done
-
-# ---- push as a whole: what it prints, what hf is given, what is left ----
-# prints CODE COMMAND…: the exit code, and standard output is what stands on standard input
-prints() {
-  cat >wanted
-  expect "$@"
-  diff wanted out || fail "it printed something else: ${*:2}"
-}
+# ---- what it says of a checkpoint ----
 expect 0 export_to numbers --json
 parameters=$(jq .parameters out) bytes=$(jq .bytes out)
 [ "$bytes" -gt $((4 * parameters)) ] && [ "$bytes" -lt $((4 * parameters + 100000)) ] ||
   fail "$parameters parameters have $bytes bytes"
 jq -e --arg output "$PWD/numbers" '. == {output: $output, step: 4, weights: "ema", dtype: "float32",
   parameters, bytes, evaluated}' out >/dev/null || fail "export --json: $(cat out)"
-prints 0 export_to people --weights model <<END
-$PWD/people: $(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$parameters") parameters, model weights in float32, $(
-  awk "BEGIN { printf \"%.1f\", $bytes / 1e6 }") MB, step 4
-END
-prints 0 plm-pipeline export --checkpoint people --output again <<END
-$PWD/again: $(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$parameters") parameters, model weights in float32, 0.4 MB
-END
-prints 0 push me/model --checkpoint "$checkpoint" --dry-run --weights model --dtype bfloat16 --license mit <<END
-plm-pipeline export --checkpoint $checkpoint --output model --name me/model --weights model --dtype bfloat16 --license mit
-hf upload me/model model . --repo-type model --commit-message plm-pipeline
-END
-prints 0 push model --checkpoint "$checkpoint" --dry-run --message "it's" --private <<END
-plm-pipeline export --checkpoint $checkpoint --output model --name model
-hf upload model model . --repo-type model --private --commit-message 'it'\\''s'
-END
-prints 0 push me/model --dry-run --step 4 <<END
-plm-pipeline export --checkpoint $checkpoint --output model --name me/model
-hf upload me/model model . --repo-type model --commit-message plm-pipeline
-END
-mkdir hub temporary
-cat >hub/hf <<'END'
-#!/bin/sh
-printf '%s\n' "$@" >"$HF_ARGUMENTS"
-ls "$3" >"$HF_ARGUMENTS.files"
-echo 'hf speaks'
-exit "${HF_CODE:-0}"
-END
-chmod +x hub/hf
-export HF_ARGUMENTS=$PWD/given TMPDIR=$PWD/temporary
-# uploads CODE COMMAND…: with this hf
-uploads() { PATH=$PWD/hub:$PATH expect "$1" plm-pipeline push "${@:2}"; }
-uploads 0 me/model --folder new
-printf '%s\n' upload me/model new . --repo-type model --commit-message plm-pipeline | diff - given || fail "hf got other words"
-[ "$(cat out)" = 'hf speaks' ] || fail "push --folder printed: $(cat out)"
-ls new | diff - given.files || fail "another folder was uploaded"
-uploads 0 me/model --folder new --json
-[ "$(cat out)" = '{"repository":"me/model","uploaded":true}' ] || fail "push --json printed: $(cat out)"
-says err '^hf speaks$'
-cp -r new -- -new
-uploads 0 me/model --folder=-new --private --revision v1 --message 'a message' --create-pr
-printf '%s\n' upload me/model ./-new . --repo-type model --private --revision v1 --commit-message 'a message' --create-pr |
-  diff - given || fail "hf got other words"
-uploads 0 me/model --checkpoint "$checkpoint"
-sed "3s|.*|FOLDER|" given | diff - <(printf '%s\n' upload me/model FOLDER . --repo-type model --commit-message \
-  'plm-pipeline: step 4, ema weights') || fail "hf got other words for a checkpoint: $(cat given)"
-ls new | diff - given.files || fail "the export that was uploaded has other files"
-[ -z "$(ls -A temporary)" ] || fail "push left $(ls temporary)"
-HF_CODE=7 uploads 1 me/model --checkpoint "$checkpoint" --message mine
-says err '^plm-pipeline: `hf upload` ended with 7$'
-says given '^mine$'
-[ -z "$(ls -A temporary)" ] || fail "push left $(ls temporary)"
-# hf is looked for on PATH, also in the working folder where a part of it is empty
-cp hub/hf hf
+
+# ---- push: hf is looked for on PATH, also in the working folder where a part of it is empty ----
+printf '#!/bin/sh\n' >hf
+chmod +x hf
 PATH=:/usr/bin:/bin expect 0 "$PLM_BIN/plm-pipeline" push me/model --folder new
 chmod -x hf
 for path in /usr/bin:/bin "/nowhere:/usr/bin:/bin:$PWD"; do
@@ -192,27 +123,5 @@ for path in /usr/bin:/bin "/nowhere:/usr/bin:/bin:$PWD"; do
   says err '^plm-pipeline: nothing was uploaded: the command `hf` is not on PATH$'
   [ "$(cat out)" = 'hf upload me/model new . --repo-type model --commit-message plm-pipeline' ] || fail "$(cat out)"
 done
-for option in checkpoint=x step=4 weights=ema dtype=float32 license=mit; do
-  uploads 2 me/model --folder new "--$option"
-  says err "^plm-pipeline: --folder is uploaded unchanged and cannot be combined with --${option%=*}$"
-done
-uploads 2 me/model --folder "$checkpoint"
+expect 2 plm-pipeline push me/model --folder "$checkpoint"
 says err 'is a checkpoint, which includes the optimizer.s state$'
-uploads 2
-says err '^plm-pipeline: push needs the name of one repository: OWNER/NAME$'
-uploads 2 me/a me/b
-long=$(printf 'x%.0s' {1..96})
-for name in "$long" "me/$long" A.b_c-9 9/z; do uploads 0 "$name" --folder new --dry-run; done
-for name in "${long}x" "me/${long}x" .x _/-x me/x..y '' me/x/y 'é'; do
-  uploads 2 --folder new --dry-run -- "$name"
-  says err "^plm-pipeline: \".*\" is not a name that the Hub allows$"
-done
-expect 2 plm-pipeline export --checkpoint "$checkpoint" --step 4 --output x
-says err '^plm-pipeline: --checkpoint cannot be combined with --run or --step$'
-expect 1 plm-pipeline export --step 3 --output x
-says err "^plm-pipeline: $PWD/run: the run has no checkpoint of step 3$"
-expect 1 plm-pipeline export --run nowhere --output x
-says err "^plm-pipeline: there are no checkpoints in $PWD/nowhere$"
-mkdir -p bare/checkpoints
-expect 1 plm-pipeline export --run bare --output x
-says err "^plm-pipeline: no checkpoint in $PWD/bare/checkpoints verifies$"
