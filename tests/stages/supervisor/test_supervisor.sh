@@ -223,20 +223,8 @@ done
 [ $? -eq 3 ] || fail "ps of a failed run: $(cat ps.out)"
 grep -q 'It failed at 2.* with exit code 4: trainer.0 exited with 4' ps.out || fail "ps of a failed run: $(cat ps.out)"
 grep -q "continue with .plm-pipeline up $PWD/failed4/pipeline.yaml" ps.out || fail "how to continue: $(cat ps.out)"
-"$pipeline" runs . >runs.out
-grep -q '^failed4 *failed ' runs.out || fail "runs: $(cat runs.out)"
-grep -A 2 '^failed2' runs.out | grep '^  2.*: trainer.0 exited with 2' >/dev/null || fail "runs: $(cat runs.out)"
-grep -q '^interrupted *stopped ' runs.out || fail "a clean stop is a failure: $(cat runs.out)"
-"$pipeline" runs . --json >runs.json
-jq -se 'map({key: .name, value: .}) | from_entries |
-  .failed4.failure.exit == 4 and .failed4.failure.stage == "trainer.0" and
-  .failed4.failure.continue == "plm-pipeline up ./failed4/pipeline.yaml" and
-  (.failed4.failure.time > 1700000000) and (.complete | has("failure") | not)' runs.json >/dev/null ||
-  fail "runs --json: $(cat runs.json)"
 TRAINER=$train EVALUATOR=$judge up failed4 || fail "a failed run does not continue: $(cat failed4.out)"
 [ ! -e failed4/FAILED ] || fail "a run that is complete has failed"
-"$pipeline" runs . >runs.out
-grep -q '^failed4 *complete ' runs.out || fail "runs: $(cat runs.out)"
 # a stage that has failed for good says why, while the others go on
 TRAINER=$forever EVALUATOR='echo "plm-evaluator: no such set"; exit 2' begin half
 half_fatal() { "$pipeline" ps --run half >ps.out && grep -q '^evaluator.0 .* - *fatal' ps.out; }
@@ -246,12 +234,6 @@ grep -q '^  2.*: exited with 2: no such set$' ps.out || fail "ps: $(cat ps.out)"
 grep -q 'plm-pipeline restart evaluator.0' ps.out || fail "ps: $(cat ps.out)"
 "$pipeline" down --run half
 wait "$supervisor"
-TRAINER='exit 3' up no --set trainer.restart=no
-[ $? -eq 1 ] || fail "restart: no"
-# training continues after the evaluator has failed; the run ends with the reason
-TRAINER=$train EVALUATOR='exit 2' up blind
-[ $? -eq 2 ] || fail "the evaluator's exit 2 is not up's"
-grep -q 'failed: evaluator.0' blind.out && [ -e blind/DONE ] || fail "training did not continue"
 # a trainer that ends without DONE is restarted
 TRAINER='[ -e "$run/again" ] || { touch "$run/again"; exit 0; }; '$train EVALUATOR=$judge up again
 [ $? -eq 0 ] || fail "a trainer that ended early: $(cat again.out)"
@@ -262,23 +244,6 @@ grep fatal "$run/endpoints.json" >"$run/told"; '$train EVALUATOR=$judge PACKER='
 [ $? -eq 0 ] || fail "packers given up: $(cat lonely.out)"
 [ -s lonely/told ] || fail "the trainer is not told"
 jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "it is still said after the end"
-# the root cause is what ends the run, not a packer that failed earlier and could be spared
-up_beside() { # up_beside RUN TRAINER: packer.1 gives up at once, the trainer later
-  TRAINER='until_read "packer.1 exited" "$run.out"; echo the cause; '$2 EVALUATOR=$forever \
-    PACKER='[ "$PLM_INSTANCE" = 0 ] || { echo a packer less; exit 2; }; '$forever \
-    up "$1" --scale packer=2 --set trainer.restart=no
-}
-up_beside fatal 'exit 3'
-[ $? -eq 1 ] || fail "a trainer that fails beside a packer: $(cat fatal.out)"
-grep '^plm-pipeline: failed' fatal.out | grep 'failed: trainer.0 exited with 3' >/dev/null ||
-  fail "the root cause: $(cat fatal.out)"
-grep -A 1 '^plm-pipeline: failed' fatal.out | grep '| trainer says hello' >/dev/null || fail "not its lines"
-grep -q '^warning: packer.1 exited with 2' fatal.out || fail "the packer is not told: $(cat fatal.out)"
-# with no packer left, the trainer ends with 4: that is the run's code, but the packers are the root cause
-TRAINER='until_read fatal "$run/endpoints.json"; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
-[ $? -eq 4 ] || fail "starved: $(cat starved.out)"
-grep -q '^plm-pipeline: failed: packer.0 exited with 2' starved.out || fail "starved: $(cat starved.out)"
-grep -q '^also failed: trainer.0 exited with 4' starved.out || fail "starved: $(cat starved.out)"
 nobody_left failed
 
 # ---- stubborn stages and what they leave behind ----
@@ -305,32 +270,13 @@ nobody() { [ -z "$(supervised "XDG_RUNTIME_DIR=$PWD")" ]; }
 until_true nobody
 TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
 
-# a packer on another host has joined, as the trainer reports it
-TRAINER='while :; do
-  echo "[{\"host\":\"node7\",\"pid\":5,\"rate\":12,\"queue\":1,\"age_s\":3}]" >"$run/fresh"
-  mv "$run/fresh" "$run/peers.trainer.json"
-  sleep 0.5
-done' "$pipeline" up --wait --run joined 2>/dev/null || fail "up --wait"
-node7_joined() {
-  [ "$("$pipeline" ps --run joined --json | jq -c '.[3] | [.stage, .instance, .node, .pid, .state, .rate]')" = \
-    '["packer",1,"node7",5,"joined",12]' ]
-}
-until_true node7_joined
-"$pipeline" down --run joined 2>/dev/null || fail "down"
-
-# ---- chosen stages, dry run, resume never ----
+# ---- chosen stages, resume never ----
 begin part packer --set packer.restart=no
 until_true "$pipeline" wait --ready --run part --timeout 1
 [ "$("$pipeline" ps --run part --json | jq -c '[.[].stage]')" = '["packer"]' ] || fail "up packer"
 "$pipeline" down --run part
 wait "$supervisor"
 [ $? -eq 143 ] || fail "down of a run with only packers"
-"$pipeline" up --dry-run --run dry --set metrics.prometheus=127.0.0.1:0 >dry.out 2>&1 || fail "dry run: $(cat dry.out)"
-[ ! -e dry ] || fail "the dry run made a folder"
-grep -q "plm-trainer -c $PWD/dry/pipeline.yaml --run $PWD/dry" dry.out || fail "no command line"
-grep -q 'trainer  *5.0 MB for 1000 parameters' dry.out || fail "dry run: memory"
-grep -q 'metrics.prometheus  *127.0.0.1:0: free' dry.out || fail "dry run: ports"
-for word in graph memory disk cores ports; do grep -q "^$word" dry.out || fail "dry run: no $word"; done
 TRAINER=$train EVALUATOR=$judge up complete --resume never || fail "--resume never"
 [ -e complete/previous-1/DONE ] && [ -e complete/previous-1/pipeline.yaml ] ||
   fail "nothing was moved aside"
