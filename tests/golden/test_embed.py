@@ -263,6 +263,7 @@ def test_sequences_alone_and_chunks_packed_in_python(trained):
         torch.testing.assert_close(together[i], rows, rtol=0, atol=LIMIT)
 
 
+@pytest.mark.parametrize("trained", ["patch_unet"], indirect=True)
 def test_each_pooling_alone_is_its_part_of_all(trained):
     folder = trained["perturbed"]
     everything = embed(folder, "--pooling", ",".join(KINDS))
@@ -273,21 +274,6 @@ def test_each_pooling_alone_is_its_part_of_all(trained):
     backwards = embed(folder, "--pooling", ",".join(reversed(KINDS)))
     assert torch.equal(backwards.view(-1, 4, width), everything.view(-1, 4, width).flip(1))
     assert torch.equal(embed(folder), everything[:, :width])  # the default is mean
-
-
-@pytest.mark.filterwarnings("ignore:.* sequences", "ignore:sequences of")
-def test_embed_dataset_writes_the_same_file(trained):
-    ours = embed(trained["perturbed"], "--pooling", ",".join(KINDS))
-    load(trained["perturbed"]).embed_dataset(
-        "in.fasta", output="theirs.safetensors", pooling=",".join(KINDS)
-    )
-    with (
-        safe_open("out.safetensors", "pt") as mine,
-        safe_open("theirs.safetensors", "pt") as theirs,
-    ):
-        assert list(theirs.keys()) == list(mine.keys())
-        assert json.loads(theirs.metadata()["names"]) == json.loads(mine.metadata()["names"])
-        torch.testing.assert_close(ours, theirs.get_tensor("embeddings"), rtol=0, atol=LIMIT)
 
 
 @pytest.mark.parametrize("trained", ["unet"], indirect=True)
@@ -317,6 +303,7 @@ def test_records_are_judged_alike(trained):
         )
 
 
+@pytest.mark.parametrize("trained", ["patch_unet"], indirect=True)
 def test_npy_holds_the_same_numbers(trained):
     folder = trained["perturbed"]
     array = embed(folder, "--pooling", "mean,max", output="out.npy")
