@@ -149,7 +149,7 @@ class Bench:
 
     def compare(self):
         """Each architecture and optimizer at each rate; returns rows of learn_report.comparison()."""
-        width, rows = 128, []
+        width, rows = 64 if self.options.quick else 128, []
         compute = self.options.steps * BATCH_TOKENS * self.flops_of_token("patch_unet", width)
         for architecture, optimizer in [(a, o) for a in ARCHITECTURES for o in OPTIMIZERS]:
             steps = self.steps_for(compute, architecture, width)
