@@ -47,8 +47,10 @@ def test_a_checkpoint_gives_its_average(source):
     assert same(begin(source, checkpoint), average)
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "shards"])
+@pytest.mark.parametrize(
+    ("tied", "dtype"),
+    [(True, "float32"), (False, "bfloat16"), (True, "float16"), (False, "shards")],
+)
 def test_what_transformers_saved_comes_back(source, tied, dtype):
     checkpoint = source / ("tied" if tied else "untied") / "checkpoints" / "latest"
     options = {"max_shard_size": "1MB"} if dtype == "shards" else {}
