@@ -69,8 +69,8 @@ def one_graph():
     ],
 )
 def test_a_training_step_is_one_graph(architecture, packed, inside):
-    """Packed chunks and single sequences, with masks that were built before or inside the graph. Masks of packed
-    chunks inside are below."""
+    """Packed chunks and single sequences, with masks that were built before or inside the graph. Masks of
+    packed chunks inside are below."""
     model = make(architecture).train()
     with one_graph():
         step = torch.compile(model, fullgraph=True, backend="aot_eager")

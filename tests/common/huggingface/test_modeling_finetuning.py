@@ -1,5 +1,5 @@
-"""A checkpoint works in common tools: transformers' Trainer with its collator, accelerate's device_map, LoRA by
-peft. What Trainer saved can be used in C again."""
+"""A checkpoint works in common tools: transformers' Trainer with its collator, accelerate's device_map, LoRA
+by peft. What Trainer saved can be used in C again."""
 
 import json
 import os

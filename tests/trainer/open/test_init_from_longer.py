@@ -1,6 +1,6 @@
-"""trainer.init_from at another max_length, the usual second phase of training at longer chunks: the weights are
-taken unchanged, the model computes the same for a sequence that fits both, and the run goes on to train. Only
-patch_unet has levels that depend on the length; a transformer has no more than unet."""
+"""trainer.init_from at another max_length, the usual second phase of training at longer chunks: the weights
+are taken unchanged, the model computes the same for a sequence that fits both, and the run goes on to train.
+Only patch_unet has levels that depend on the length; a transformer has no more than unet."""
 
 import json
 import pathlib
