@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `plm-pipeline manual`: there is a page for every program and command and for pipeline.yaml, with every
-# option and key.
+# `plm-pipeline manual` with the real programs: there is a page for each, with every option; two pages as a whole, and what
+# the overview and some keys say. Names, sections and keys of all pages: test_command_pages.c.
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 
 expect 0 plm-pipeline manual --all pages
@@ -11,19 +11,6 @@ for name in plm-pipeline plm-packer plm-trainer plm-evaluator $(printf 'plm-pipe
 done
 [ "$(find pages -type f | wc -l)" -eq $(($(wc -w <<<"$commands") + 5)) ] || fail "other pages: $(find pages -type f)"
 
-# one page on standard output is the file; names may be short or long
-expect 0 plm-pipeline manual up
-cmp out pages/man1/plm-pipeline-up.1
-expect 0 plm-pipeline manual plm-pipeline-up
-cmp out pages/man1/plm-pipeline-up.1
-expect 0 plm-pipeline manual plm-trainer
-cmp out pages/man1/plm-trainer.1
-expect 0 plm-pipeline manual
-cmp out pages/man1/plm-pipeline.1
-expect 2 plm-pipeline manual upp
-says err 'no manual page "upp"'
-expect 2 plm-pipeline manual up --all pages
-
 # the pages say what the help says
 plain() { tr -d '\\' <"$1"; }
 for option in $(plm-pipeline up --help | grep -oE '^ +(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
@@ -32,12 +19,6 @@ done
 for option in $(plm-packer --help | grep -oE '^ +(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
   plain pages/man1/plm-packer.1 | matches -F "fB$option" || fail "plm-packer(1) has no $option"
 done
-plm-pipeline config --reference | sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' >keys
-[ "$(wc -l <keys)" -gt 60 ] || fail "the reference has few keys"
-plain pages/man5/pipeline.yaml.5 >page
-while read -r key; do
-  grep -qxF "fB${key}fR" page || fail "pipeline.yaml(5) has no $key"
-done <keys
 
 # what roff would obey is text: a point or a quote at the beginning of a line
 ! grep -E "^\.[a-z]|^'" pages/man*/* | grep -vE ':\.(sp|nf|fi)$' || fail "a line that roff takes for a request"
@@ -132,10 +113,7 @@ END
 } | same_as plm-pipeline-keys.1
 
 # ---- the overview: its sections, every command with its summary, and references to all pages ----------------
-headings() { sed -nE 's/^\.S[HS] "?([^"]*)"?$/\1/p' "$1" | paste -sd,; }
 overview=pages/man1/plm-pipeline.1
-wanted='NAME,SYNOPSIS,DESCRIPTION,COMMANDS,OPTIONS OF EVERY COMMAND,EXIT STATUS,ENVIRONMENT,FILES,SEE ALSO'
-[ "$(headings "$overview")" = "$wanted" ] || fail "the sections of plm-pipeline(1): $(headings "$overview")"
 COLUMNS=900 plm-pipeline --help | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]*\)  *\(.*\)/\1\t\2/p' >summaries
 sed -n '/^.SH "COMMANDS"/,/^.SH "OPTIONS/p' "$overview" | tr -d '\\' |
   sed -n '/^fB/{s/^fB\(.*\)fR$/\1/;N;s/\n/\t/;p}' | sed 's/(aq/'"'"'/g; s/f[BR]\([a-z ]*\)fR/`\1`/g' >items
@@ -155,8 +133,6 @@ END
 
 # ---- pipeline.yaml: keys of all kinds ---------------------------------------------------------------------
 settings=pages/man5/pipeline.yaml.5
-[ "$(headings $settings | cut -d, -f 1-6)" = 'NAME,DESCRIPTION,EXAMPLE,KEYS,Top level,network' ] ||
-  fail "the sections of pipeline.yaml(5): $(headings $settings)"
 key() { plain $settings | sed -n "/^fB$1fR\$/,/^\.\(TP\|SS\|SH\)/p" | sed -n 4p; }
 [ "$(key seed)" = 'a whole number, 0 to 18446744073709551615; default fB1fR; on resume: refused' ] || fail "$(key seed)"
 [ "$(key trainer.steps)" = \
@@ -165,25 +141,3 @@ key() { plain $settings | sed -n "/^fB$1fR\$/,/^\.\(TP\|SS\|SH\)/p" | sed -n 4p;
 [ "$(key run)" = 'a path; default fBruns/demofR; on resume: free' ] || fail "$(key run)"
 [ "$(tail -n 3 $settings | tr -d '\\')" = $'fBplm-pipelinefR(1),\nfBplm-pipeline-configfR(1),\nfBplm-pipeline-validatefR(1)' ] ||
   fail "pipeline.yaml(5) ends with $(tail -n 3 $settings)"
-
-# ---- programs of which there is no page or script -----------------------------------------------------------
-mkdir bin
-cp "$PLM_BIN/plm-pipeline" bin
-own=$PWD/bin/plm-pipeline
-expect 1 "$own" manual plm-packer
-says err "$PWD/bin/plm-packer did not print its manual page"
-expect 1 "$own" completion bash plm-packer
-says err "cannot start $PWD/bin/plm-packer: No such file"
-fake() { printf '#!/bin/sh\n%s\n' "$1" >bin/plm-packer && chmod +x bin/plm-packer; }
-fake 'echo page; exit 1'
-expect 1 "$own" manual plm-packer
-fake 'exit 0' # prints nothing
-expect 1 "$own" manual plm-packer
-fake 'echo "$@"'
-expect 0 "$own" manual plm-packer
-[ "$(cat out)" = --manual-page ] || fail "the page of a program: $(cat out)"
-expect 0 "$own" completion zsh plm-packer
-[ "$(cat out)" = '--completion zsh' ] || fail "the script of a program: $(cat out)"
-expect 1 "$own" manual --all all
-expect 2 "$own" manual up down
-expect 2 "$own" completion zsh plm-packer more
