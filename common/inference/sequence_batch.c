@@ -108,14 +108,14 @@ static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t coun
 
 bool plm_sequence_batch_has_room(const struct plm_sequence_batch *batch, uint32_t count)
 {
-  return find_chunk(batch, count) < batch->max_chunks && batch->count < batch->capacity;
+  return find_chunk(batch, count) < batch->max_chunks;
 }
 
 bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tokens, uint32_t count)
 {
   PLM_ASSERT(count >= 1 && count <= batch->max_length);
   const uint32_t chunk = find_chunk(batch, count);
-  if (chunk == batch->max_chunks || batch->count == batch->capacity) return false;
+  if (chunk == batch->max_chunks) return false;
   if (chunk == batch->chunks) batch->used[batch->chunks++] = 0;
   const uint32_t start = batch->used[chunk], after = start + count;
   int32_t *row = batch->wide + (size_t)chunk * batch->max_length;
@@ -123,7 +123,7 @@ bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tok
   /* max_length is a multiple of the alignment, so the next start is at most the end of the chunk.
    */
   const uint32_t next = sequence_batch_aligned(batch, after);
-  PLM_ASSERT(start == batch->used[chunk] && after <= next && next <= batch->max_length);
+  PLM_ASSERT(batch->count < batch->capacity && after <= next && next <= batch->max_length);
   for (uint32_t t = after; t < next; t++) row[t] = batch->pad;
   batch->used[chunk] = next;
   batch->places[batch->count++] = (struct place){chunk, start, count};
