@@ -217,15 +217,15 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
 }
 
 /* Brings activations to the room of the taps. Returns whether they are there; a failed download
- * shows when the pass is synchronised. The buffer for fp32 rows has room for `most` elements. */
+ * shows when the pass is synchronised. The buffer for fp32 rows takes `part` elements, of which
+ * there is a whole number. */
 static bool bring(struct plm_model *model, const struct model_pass *pass, act *x, size_t elements,
-                  size_t most)
+                  size_t part)
 {
   struct plm_ops *ops = model->ops;
-  for (size_t done = 0; done < elements; done += most) {
-    const size_t count = elements - done < most ? elements - done : most;
-    ops->act_to_float(ops, model->rows_fp32, act_at(model, x, (int64_t)done), count);
-    ops->download(ops, pass->taps->room + done, model->rows_fp32, count * sizeof(float));
+  for (size_t done = 0; done < elements; done += part) {
+    ops->act_to_float(ops, model->rows_fp32, act_at(model, x, (int64_t)done), part);
+    ops->download(ops, pass->taps->room + done, model->rows_fp32, part * sizeof(float));
   }
   return ops->synchronize(ops, NULL) == PLM_OK;
 }
