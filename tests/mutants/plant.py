@@ -51,9 +51,10 @@ COMPARING = {
     "strncasecmp",
     "memcmp",
 }  # symmetric before == and !=
-# What these say is for people. Which words reach whom is not the subject of these faults.
+# What these say is for people, or advice for the machine: not the subject of these faults.
 SAYING = re.compile(
-    r"plm_(info|warning|debug|note|error_set|error_hint|error_errno|error_where|log\w*)$"
+    r"(plm_(info|warning|debug|note|error_set|error_hint|error_errno|error_where|log\w*)"
+    r"|posix_fadvise|__builtin_prefetch)$"
 )
 NOT_COMPUTED = {
     "static_assert",

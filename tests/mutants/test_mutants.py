@@ -101,6 +101,7 @@ def test_another_field_of_the_same_struct_and_type():
         "#define G(a) if ((a) < 0) \\\n  return 1\n",
         "#if VERSION < 1\n#endif",
         'plm_info("%d of %d", a + 1, b < 0);',
+        "(void)posix_fadvise(a, b + 1, 0, 1);",
         '_Static_assert(A + 1 < B, "a");',
     ],
 )
