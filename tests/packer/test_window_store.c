@@ -116,6 +116,21 @@ static void serves_any_number_of_plans(void **state)
   close_store(&opened);
 }
 
+/* Of the plans that nobody holds, the one that was given up first makes room. */
+static void the_plan_that_was_given_up_last_stays(void **state)
+{
+  enum { OTHERS = STORE_PLANS_HELD + STORE_WINDOWS + STORE_PROOFS };
+  const struct opened opened = open_store();
+  struct store_plan *last = plan_of(opened.store, 1000), *first = plan_of(opened.store, 1001);
+  (void)state;
+  window_store_drop_plan(opened.store, first);
+  window_store_drop_plan(opened.store, last);
+  for (uint64_t run = 0; run < OTHERS; run++)
+    window_store_drop_plan(opened.store, plan_of(opened.store, run));
+  assert_ptr_equal(plan_of(opened.store, 1000), last);
+  close_store(&opened);
+}
+
 /* A run may end while a worker still plans for it. */
 static void a_plan_is_not_evicted_while_a_worker_uses_it(void **state)
 {
@@ -460,6 +475,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_WARNING);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(serves_any_number_of_plans),
+      cmocka_unit_test(the_plan_that_was_given_up_last_stays),
       cmocka_unit_test(a_plan_is_not_evicted_while_a_worker_uses_it),
       cmocka_unit_test(what_was_requested_last_stays),
       cmocka_unit_test(what_is_still_to_be_sent_stays),

@@ -239,6 +239,9 @@ static void defaults_follow_what_was_chosen(void **state)
   assert_true(config.trainer.optimizer.betas[0] == 0.9);
   assert_int_equal(config.trainer.micro_batch_tokens, 1536);
   assert_int_equal(plm_config_alignment(&config), 4); /* 2^min(2, 9) */
+  assert_false(plm_config_freeze(&config.trainer, &config.model).base);
+  config.model.lora.rank = 1;
+  assert_true(plm_config_freeze(&config.trainer, &config.model).base);
   plm_config_deinit(&config);
   assert_int_equal(load_text("data: {max_length: 4}\ntrainer: {batch_tokens: 40}\n"
                              "model: {num_unet_layers: 10}\n",

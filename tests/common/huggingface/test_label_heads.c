@@ -295,6 +295,7 @@ static void names_of_outputs_are_checked(void **state)
   } rows[] = {
       {"{\"id2label\":{\"0\":\"b\"}}", NULL},
       {"{\"id2label\":{\"0\":\"b\"},\"head\":{\"scaling\":[[1,2],[3,4]]}}", NULL},
+      {"{", "byte 0 of the JSON: invalid JSON"},
       {"{\"id2label\":{\"2\":\"b\"}}", names},
       {"{\"id2label\":{\"x\":\"b\"}}", names},
       {"{\"id2label\":{\"0x\":\"b\"}}", names},
@@ -314,6 +315,7 @@ static void names_of_outputs_are_checked(void **state)
     const plm_status status = plm_label_names_read(scratch_directory(), &config, &found, &error);
     assert_string_equal(error.what, rows[i].what != NULL ? rows[i].what : "");
     assert_int_equal(found.count, status == PLM_OK ? 2 : 0);
+    assert_string_equal(error.where, status == PLM_OK ? "" : scratch_path("config.json"));
     if (status != PLM_OK) continue;
     assert_string_equal(found.names[0], "b");
     assert_string_equal(found.names[1], "LABEL_1");

@@ -48,6 +48,7 @@ static void each_name_has_its_page(void **state)
   }
   assert_int_equal(COMMAND("manual", "pipeline.yaml"), 0);
   expect_sections("NAME,DESCRIPTION,EXAMPLE,KEYS,SEE ALSO,");
+  assert_non_null(strstr(command_out, "; default \\fB1\\fR; on resume: refused\n"));
   assert_int_equal(COMMAND("manual", "up"), 0);
   expect_sections("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,SEE ALSO,");
   assert_non_null(strstr(command_out, "Options of every command"));

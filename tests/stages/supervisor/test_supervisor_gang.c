@@ -97,6 +97,7 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
   snprintf(path, sizeof path, "%s", scratch_path("mpirun"));
   assert_int_equal(plm_file_write(path, script, strlen(script), 0755, NULL), PLM_OK);
   setenv("PATH", paths, 1);
+  setenv("PLM_READY_FD", "7", 1); /* of this process, not of its child */
   bind_endpoint(supervisor, "feed");
   bind_endpoint(supervisor, "announcements");
   bind_endpoint(supervisor, "evaluation_feed");

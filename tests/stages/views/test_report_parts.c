@@ -98,7 +98,8 @@ static void first_run(struct plm_report_run *run)
   run->evaluator[PLM_REPORT_EVALUATOR_loss].baseline = 2.875;
   evaluate(run, PLM_REPORT_EVALUATOR_accuracy, "valid", 3, (double[]){0.1, 0.2, 0.375});
   evaluate(run, PLM_REPORT_EVALUATOR_mcc, "valid", 2, (double[]){0.1, 0.25});
-  plm_marks_add_changes(&run->marks, 2, "trainer.steps: 5 -> 9\ncorpus: source 1: added <b>\n");
+  plm_marks_add_changes(&run->marks, 2,
+                        "trainer.steps: 5 -> 9\ncorpus: source 1: added <b>\nseed: 1 -> 2\n");
   plm_marks_add_changes(&run->marks, 5, "trainer.batch_tokens: 512 -> 1024\n");
   run->marks.list[run->marks.count++] = (struct plm_report_mark){.step = 5000};
   run->machine = (struct plm_report_machine){.known = true,
@@ -240,8 +241,6 @@ static size_t times(const char *text, const char *what)
   return count;
 }
 
-/* As many sources as a run can have, and more than there are colors, can be told apart. Charts of
- * several runs name the run; a run on one corpus has none. */
 /* A run without tasks has no chart of them, and one with a kind of task only that kind's. */
 static void tasks_have_charts_of_their_own(void **state)
 {
@@ -249,6 +248,8 @@ static void tasks_have_charts_of_their_own(void **state)
   static struct plm_report_run runs[2];
   struct plm_text text = {0};
   begin_run(&runs[0], "plain", "stopped", "version: 1\n");
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){3, 2});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.75});
   begin_run(&runs[1], "probed", "stopped", "version: 1\n");
   evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "stability", 2, (double[]){0.25, 0.5});
   plm_report_charts(&text, runs, 1);
@@ -291,7 +292,7 @@ static void labels_have_measures_of_their_own(void **state)
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "probe", 2, (double[]){0.1, 0.2});
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.625});
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_pearson, "valid", 2, (double[]){0.5, 0.75});
-  evaluate(&runs[0], PLM_REPORT_EVALUATOR_r2, "valid", 2, (double[]){-1, -0.25});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_r2, "valid", 1, (double[]){-0.25});
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_rmse, "valid", 2, (double[]){9, 1.5});
   evaluate(&runs[1], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){0.7, 0.25});
   evaluate(&runs[1], PLM_REPORT_EVALUATOR_accuracy, "valid", 2, (double[]){0.5, 0.875});
@@ -326,6 +327,27 @@ static void labels_have_measures_of_their_own(void **state)
   close_runs(runs, 2);
 }
 
+/* A run may have only one of the rates. */
+static void a_rate_is_drawn_without_the_others(void **state)
+{
+  static const enum plm_report_trainer_metric metrics[] = {PLM_REPORT_TRAINER_lr_hidden,
+                                                           PLM_REPORT_TRAINER_lr_embed};
+  static const char *const names[] = {"one, hidden matrices: ", "one, embeddings: "};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    static struct plm_report_run run;
+    struct plm_text text = {0};
+    begin_run(&run, "one", "stopped", "version: 1\n");
+    train(&run, metrics[i], 2, (double[]){0.5, 0.25});
+    plm_report_charts(&text, &run, 1);
+    for (int k = 0; k < 2; k++) assert_int_equal(times(text.data, names[k]), k == i);
+    plm_text_deinit(&text);
+    plm_report_run_deinit(&run);
+  }
+}
+
+/* As many sources as a run can have, and more than there are colors, can be told apart. Charts of
+ * several runs name the run; a run on one corpus has none. */
 static void sources_have_lines_of_their_own(void **state)
 {
   (void)state;
@@ -448,6 +470,7 @@ int main(void)
       cmocka_unit_test(corpora_have_a_table),
       cmocka_unit_test(tasks_have_charts_of_their_own),
       cmocka_unit_test(labels_have_measures_of_their_own),
+      cmocka_unit_test(a_rate_is_drawn_without_the_others),
       cmocka_unit_test(sources_have_lines_of_their_own),
       cmocka_unit_test(settings_that_differ_are_marked),
   };
