@@ -33,7 +33,6 @@ static void begin_record(struct plm_sequence_reader *reader)
   reader->record_line = reader->lines.line;
   reader->name_size = 0;
   reader->name_complete = false;
-  reader->name_too_long = false;
   plm_sequence_builder_reset(&reader->builder);
 }
 

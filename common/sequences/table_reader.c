@@ -128,7 +128,6 @@ static enum plm_sequence_result table_parse_row(struct plm_sequence_reader *read
   const struct plm_sequence_table *table = &reader->table;
   reader->record_line = row->line;
   reader->name_size = 0;
-  reader->name_too_long = false;
   plm_sequence_builder_reset(&reader->builder);
   if (row->count != table->columns)
     return plm_sequence_bad(reader, row->line, error,

@@ -342,27 +342,6 @@ static void headers_may_be_long(void **state)
   }
 }
 
-static void names_have_a_limit(void **state)
-{
-  (void)state;
-  for (int more = 0; more < 2; more++) {
-    struct plm_text text = {0}, out = {0}, expected = {0};
-    plm_text_puts(&text, "id,sequence\n");
-    for (int i = 0; i < PLM_NAME_LIMIT + more; i++) plm_text_puts(&text, "n");
-    plm_text_append(&expected, text.data + 12, PLM_NAME_LIMIT);
-    plm_text_puts(&expected, " LAGV\n");
-    plm_text_puts(&text, ",LAGV\n");
-    read_text(&text, &out);
-    if (more == 0)
-      assert_string_equal(out.data, expected.data);
-    else
-      assert_non_null(strstr(out.data, "bad a.csv:2 record \"nnn"));
-    plm_text_deinit(&text);
-    plm_text_deinit(&out);
-    plm_text_deinit(&expected);
-  }
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -373,7 +352,6 @@ int main(void)
       cmocka_unit_test(bad_rows_are_named),
       cmocka_unit_test(a_header_without_the_column_is_refused),
       cmocka_unit_test(headers_may_be_long),
-      cmocka_unit_test(names_have_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
