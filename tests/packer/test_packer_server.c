@@ -63,7 +63,8 @@ static void begin(struct scene *s)
 {
   const struct plm_corpus_options opening = {0};
   static struct plm_run_pulse pulse;
-  *s = (struct scene){.options = {.corpus_count = 1, .threads = 1, .pulse = &pulse}};
+  *s = (struct scene){
+      .options = {.corpus_count = 1, .threads = 1, .pulse = &pulse, .prometheus = "127.0.0.1:0"}};
   assert_int_equal(
       plm_corpus_open(packers_corpus("corpus", 600, 3), &opening, &s->options.corpora[0], NULL),
       PLM_OK);

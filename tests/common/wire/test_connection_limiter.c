@@ -12,9 +12,9 @@
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/raw_peer.h"
 
-enum { WAIT_MS = 20000, MOST_LINKS = 8 };
+enum { WAIT_MS = 20000, MOST_LINKS = 10 };
 
-static const struct plm_limiter_limits limits = {.connections = 6,
+static const struct plm_limiter_limits limits = {.connections = 8,
                                                  .unidentified = 3,
                                                  .unidentified_bytes = 1000,
                                                  .message_bytes = 100000,
@@ -144,11 +144,11 @@ static void who_leaves_makes_room(void **state)
 static void all_connections_are_limited(void **state)
 {
   struct scene *scene = *state;
-  for (int i = 0; i < 6; i++) plm_limiter_heard(scene->limiter, enter(scene)->server, scene->now);
-  assert_int_equal(plm_limiter_connections(scene->limiter), 6);
+  for (int i = 0; i < 8; i++) plm_limiter_heard(scene->limiter, enter(scene)->server, scene->now);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 8);
   struct link *late = enter(scene);
   assert_broken(scene, late, 1);
-  assert_int_equal(plm_limiter_connections(scene->limiter), 6);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 8);
 }
 
 static void an_unidentified_peer_may_send_little(void **state)

@@ -103,8 +103,8 @@ static void fetch_and_file_part_come_back(void **state)
   (void)state;
   struct plm_error error;
   uint8_t bytes[PLM_FILE_PART_HEAD + 9] = {0};
-  const struct plm_fetch_request request = {
-      .source = 3, .file = PLM_FETCH_DATA, .bytes = 1 << 20, .offset = (UINT64_C(5) << 40) + 7};
+  struct plm_fetch_request request = {
+      .source = 3, .file = PLM_FETCH_DATA, .bytes = 1 << 20, .offset = UINT64_C(1) << 60};
   struct plm_fetch_request request_back;
   size_t size = plm_fetch_encode(&request, bytes);
   assert_int_equal(size, 16);
@@ -115,6 +115,10 @@ static void fetch_and_file_part_come_back(void **state)
   assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_PROTOCOL);
   memset(bytes + 4, 0, 4);
   assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_PROTOCOL);
+  request.offset++;
+  (void)plm_fetch_encode(&request, bytes);
+  assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_PROTOCOL);
+  request.offset = (UINT64_C(5) << 40) + 7;
 
   struct plm_file_part part = {.sources = 4, .of = request, .file_bytes = (UINT64_C(5) << 40) + 16};
   struct plm_file_part part_back;
