@@ -2,6 +2,7 @@
 #include "stages/doctor/doctor.h"
 
 #include <arpa/inet.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,22 @@ static void begin(const char *yaml)
   if (plm_config_load_text(text, strlen(text), &config, &error) != PLM_OK)
     fail_msg("%s", error.what);
   doctor = (struct plm_doctor){.config = &config, .program_directory = "/nowhere"};
+}
+
+/* What the host calls itself, and its clock: these take the places of libc's functions. */
+static const char *host = "127.0.0.1";
+static time_t clock_s; /* 0: the true one */
+
+int gethostname(char *name, size_t size)
+{
+  return snprintf(name, size, "%s", host) < (int)size ? 0 : -1;
+}
+
+time_t time(time_t *now)
+{
+  const time_t said = clock_s != 0 ? clock_s : (time_t)plm_clock_wall_s();
+  if (now != NULL) *now = said;
+  return said;
 }
 
 static int setup(void **state)
@@ -115,6 +132,24 @@ static void a_run_folder_takes_files(void **state)
   assert_null(finding_of("temporary files"));
   assert_null(finding_of("clock"));
   assert_int_equal(finding_of("control socket")->grade, PLM_GRADE_OK);
+}
+
+static void a_run_folder_without_room(void **state)
+{
+  struct rlimit before, none;
+  char expected[512];
+  (void)state;
+  begin("");
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  none = (struct rlimit){0, before.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+  plm_doctor_files(&doctor);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_DFL);
+  snprintf(expected, sizeof expected, "in %.200s, no file can be written: File too large", run);
+  expect("run folder", PLM_GRADE_PROBLEM, expected,
+         "make it writable, or choose another place with `run` or --run DIR");
 }
 
 static void what_is_in_memory_is_lost(void **state)
@@ -311,6 +346,50 @@ static void ports_are_tried(void **state)
   assert_int_equal(findings, 1);
 }
 
+static void the_host_name_is_looked_up(void **state)
+{
+  char found[200], fix[200];
+  (void)state;
+  begin("");
+  plm_doctor_host(&doctor);
+  expect("host name", PLM_GRADE_OK, "127.0.0.1 resolves", "");
+  host = "a-label-of-more-than-63-characters-in-which-nobody-needs-to-ask-a-server";
+  begin("");
+  plm_doctor_host(&doctor);
+  snprintf(found, sizeof found, "%s does not resolve; only several ranks need it", host);
+  expect("host name", PLM_GRADE_OK, found, "");
+  begin("trainer: {ranks: 2}");
+  plm_doctor_host(&doctor);
+  snprintf(found, sizeof found, "%s does not resolve, which Open MPI needs", host);
+  snprintf(fix, sizeof fix, "add a line for it to /etc/hosts: 127.0.1.1 %s", host);
+  expect("host name", PLM_GRADE_PROBLEM, found, fix);
+  host = "127.0.0.1";
+}
+
+static void the_clock_is_looked_at(void **state)
+{
+  static const char now[] = "2025-01-01 00:00:00 UTC";
+  (void)state;
+  clock_s = 1735689600;
+  begin("");
+  plm_doctor_host(&doctor);
+  assert_int_equal(finding_of("clock")->grade, PLM_GRADE_OK);
+  assert_int_equal(strncmp(finding_of("clock")->found, now, strlen(now)), 0);
+  clock_s--;
+  begin("");
+  plm_doctor_host(&doctor);
+  expect("clock", PLM_GRADE_WARNING, "it says 2024-12-31 23:59:59 UTC",
+         "set it: logs and metrics carry its time");
+  for (int ahead = 0; ahead < 2; ahead++) { /* files have another time */
+    clock_s = (time_t)plm_clock_wall_s() + (ahead ? 1000 : -1000);
+    begin("");
+    plm_doctor_files(&doctor);
+    assert_int_equal(finding_of("clock")->grade, PLM_GRADE_WARNING);
+    assert_non_null(strstr(finding_of("clock")->found, ahead ? " s behind this " : " s ahead of "));
+  }
+  clock_s = 0;
+}
+
 static void locales_are_tried(void **state)
 {
   (void)state;
@@ -458,12 +537,15 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_worst_grade_counts),
       cmocka_unit_test_setup_teardown(a_run_folder_takes_files, setup, end),
+      cmocka_unit_test_setup_teardown(a_run_folder_without_room, setup, end),
       cmocka_unit_test_setup_teardown(what_is_in_memory_is_lost, setup, end),
       cmocka_unit_test_setup_teardown(a_folder_that_takes_no_files, setup, end),
       cmocka_unit_test_setup_teardown(temporary_files_need_a_folder, setup, end),
       cmocka_unit_test_setup_teardown(corpora_are_read, setup, end),
       cmocka_unit_test_setup_teardown(limits_that_are_too_low, setup, end),
       cmocka_unit_test_setup_teardown(ports_are_tried, setup, end),
+      cmocka_unit_test_setup_teardown(the_host_name_is_looked_up, setup, end),
+      cmocka_unit_test_setup_teardown(the_clock_is_looked_at, setup, end),
       cmocka_unit_test_setup_teardown(locales_are_tried, setup, end),
       cmocka_unit_test_setup_teardown(a_failure_of_the_last_start, setup, end),
       cmocka_unit_test_setup_teardown(a_silent_trainer, setup, end),
