@@ -39,7 +39,8 @@ static plm_status examine(const struct plm_command_context *context,
                           const struct plm_config *config, struct plm_error *error)
 {
   static struct plm_doctor doctor;
-  doctor = (struct plm_doctor){.config = config, .program_directory = context->program_directory};
+  doctor = (struct plm_doctor){
+      .config = config, .program_directory = context->program_directory, .root = ""};
   plm_doctor_programs(&doctor);
   plm_doctor_files(&doctor);
   plm_doctor_host(&doctor);

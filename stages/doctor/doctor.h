@@ -26,6 +26,7 @@ enum { PLM_MAX_FINDINGS = 64 };
 struct plm_doctor {
   const struct plm_config *config; /* with the defaults where there is no pipeline.yaml */
   const char *program_directory;
+  const char *root; /* where /sys, /proc and /dev are looked at for a GPU; "" or a test's folder */
   struct plm_finding findings[PLM_MAX_FINDINGS];
   size_t count;
 };

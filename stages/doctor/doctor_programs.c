@@ -37,9 +37,11 @@ static void check_programs(struct plm_doctor *doctor)
 
 /* ---- GPU ------------------------------------------------------------------------------------ */
 
-/* Reads the first line of a file; false if it cannot be read. */
-static bool first_line(const char *path, char *line, size_t size)
+/* Reads the first line of a file of the system; false if it cannot be read. */
+static bool first_line(const struct plm_doctor *doctor, const char *name, char *line, size_t size)
 {
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s%s", doctor->root, name);
   FILE *file = fopen(path, "re");
   const bool got = file != NULL && fgets(line, (int)size, file) != NULL;
   if (file != NULL) fclose(file);
@@ -47,18 +49,21 @@ static bool first_line(const char *path, char *line, size_t size)
   return got;
 }
 
+#define PCI "/sys/bus/pci/devices"
+
 /* How many display or 3D controllers of NVIDIA are on the PCI bus. */
-static unsigned pci_cards(void)
+static unsigned pci_cards(const struct plm_doctor *doctor)
 {
   unsigned count = 0;
-  DIR *folder = opendir("/sys/bus/pci/devices");
+  char path[PLM_PATH_SIZE], vendor[32], class[32];
+  snprintf(path, sizeof path, "%s" PCI, doctor->root);
+  DIR *folder = opendir(path);
   if (folder == NULL) return 0;
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-    char path[PLM_PATH_SIZE], vendor[32], class[32];
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/vendor", entry->d_name);
-    if (!first_line(path, vendor, sizeof vendor) || strcmp(vendor, "0x10de") != 0) continue;
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/class", entry->d_name);
-    if (first_line(path, class, sizeof class) && strncmp(class, "0x03", 4) == 0) count++;
+    snprintf(path, sizeof path, PCI "/%s/vendor", entry->d_name);
+    if (!first_line(doctor, path, vendor, sizeof vendor) || strcmp(vendor, "0x10de") != 0) continue;
+    snprintf(path, sizeof path, PCI "/%s/class", entry->d_name);
+    if (first_line(doctor, path, class, sizeof class) && strncmp(class, "0x03", 4) == 0) count++;
   }
   closedir(folder);
   return count;
@@ -66,12 +71,14 @@ static unsigned pci_cards(void)
 
 /* The nodes through which programs reach the cards, and how many of them are closed to this user.
  */
-static unsigned device_nodes(unsigned *closed)
+static unsigned device_nodes(const struct plm_doctor *doctor, unsigned *closed)
 {
   glob_t nodes;
   unsigned count = 0;
+  char pattern[PLM_PATH_SIZE];
   *closed = 0;
-  if (glob("/dev/nvidia[0-9]*", 0, NULL, &nodes) != 0) return 0;
+  snprintf(pattern, sizeof pattern, "%s/dev/nvidia[0-9]*", doctor->root);
+  if (glob(pattern, 0, NULL, &nodes) != 0) return 0;
   for (; count < nodes.gl_pathc; count++)
     if (access(nodes.gl_pathv[count], R_OK | W_OK) != 0) ++*closed;
   globfree(&nodes);
@@ -93,8 +100,8 @@ static void check_driver(struct plm_doctor *doctor)
 {
   char version[256] = "";
   unsigned closed;
-  const unsigned cards = pci_cards(), nodes = device_nodes(&closed);
-  const bool driver = first_line("/proc/driver/nvidia/version", version, sizeof version);
+  const unsigned cards = pci_cards(doctor), nodes = device_nodes(doctor, &closed);
+  const bool driver = first_line(doctor, "/proc/driver/nvidia/version", version, sizeof version);
   const bool wanted = doctor->config->trainer.device == PLM_DEVICE_CUDA ||
                       doctor->config->evaluator.device == PLM_DEVICE_CUDA;
   if (cards == 0 && nodes == 0) {

@@ -60,7 +60,7 @@ static void examine(const char *yaml)
   snprintf(text, sizeof text, "%s\nrun: %.4000s\n", yaml, run);
   if (plm_config_load_text(text, strlen(text), &config, &error) != PLM_OK)
     fail_msg("%s", error.what);
-  doctor = (struct plm_doctor){.config = &config, .program_directory = programs};
+  doctor = (struct plm_doctor){.config = &config, .program_directory = programs, .root = run};
   plm_doctor_programs(&doctor);
 }
 
@@ -122,20 +122,75 @@ static void programs_are_in_one_folder(void **state)
   assert_int_equal(findings_of("programs", &finding), 3);
 }
 
-/* Where there is no card. */
-static void a_device_that_is_wanted_has_to_be_there(void **state)
+/* A file below the folder in which the GPU is looked for. */
+static void system_file(const char *name, const char *text)
 {
-  static const char *const wanting[] = {"trainer: {device: cuda}", "evaluator: {device: cuda}"};
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%.4000s%s", run, name);
+  for (char *slash = path + strlen(run) + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
+    *slash = '\0';
+    assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  }
+  scratch_write(path, text, strlen(text));
+}
+
+static void card(const char *vendor, const char *class)
+{
+  static int number;
+  char name[80];
+  snprintf(name, sizeof name, "/sys/bus/pci/devices/%d/vendor", ++number);
+  system_file(name, vendor);
+  snprintf(name, sizeof name, "/sys/bus/pci/devices/%d/class", number);
+  system_file(name, class);
+}
+
+/* What is found if nobody wants a GPU, and if the trainer or the evaluator wants one. */
+static void expect_driver(enum plm_grade grade, const char *found, const char *fix)
+{
+  static const char *const wanting[] = {"", "trainer: {device: cuda}", "evaluator: {device: cuda}"};
+  for (size_t i = 0; i < sizeof wanting / sizeof *wanting; i++) {
+    examine(wanting[i]);
+    expect("driver", i > 0 && grade == PLM_GRADE_WARNING ? PLM_GRADE_PROBLEM : grade, found, fix);
+  }
+}
+
+static void a_gpu_needs_a_driver_and_its_device(void **state)
+{
+  static const char install[] = "install the NVIDIA driver (Debian: nvidia-driver) and restart";
+  char path[PLM_PATH_SIZE];
   (void)state;
-  if (access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0)
-    skip("this host has a GPU");
+  setenv("PLM_CUDA_LIBRARY", "/nowhere/libplm_cuda.so", 1);
+  card("0x8086\n", "0x030000\n"); /* of another vendor */
+  card("0x10de\n", "0x040300\n"); /* for sound */
   examine("");
   expect("driver", PLM_GRADE_OK, "no NVIDIA GPU", "");
-  for (size_t i = 0; i < 2; i++) {
-    examine(wanting[i]);
-    expect("driver", PLM_GRADE_PROBLEM, "no NVIDIA GPU, but the configuration asks for cuda",
-           "set trainer.device and evaluator.device to auto or cpu");
-  }
+  examine("evaluator: {device: cuda}");
+  expect("driver", PLM_GRADE_PROBLEM, "no NVIDIA GPU, but the configuration asks for cuda",
+         "set trainer.device and evaluator.device to auto or cpu");
+  card("0x10de\n", "0x030200\n");
+  expect_driver(PLM_GRADE_WARNING, "1 NVIDIA GPU, but no driver is loaded", install);
+  card("0x10de\n", "0x030000\n");
+  expect_driver(PLM_GRADE_WARNING, "2 NVIDIA GPUs, but no driver is loaded", install);
+  system_file("/proc/driver/nvidia/version", "NVRM version: 580.1\nmore\n");
+  expect_driver(PLM_GRADE_WARNING, "2 NVIDIA GPUs, but /dev/nvidia0 is missing",
+                "run `nvidia-modprobe -c 0 -u` as root; give a container its GPUs (--gpus all)");
+  system_file("/dev/nvidia0", "");
+  examine("");
+  const struct plm_finding *finding;
+  assert_int_equal(findings_of("driver", &finding), 2);
+  assert_string_equal(finding[0].found, "1 GPU; NVRM version: 580.1");
+  assert_int_equal(finding[0].grade, PLM_GRADE_OK);
+  assert_string_equal(finding[1].found,
+                      "there is a GPU, but the CUDA backend /nowhere/libplm_cuda.so is missing");
+  assert_int_equal(finding[1].grade, PLM_GRADE_WARNING);
+  setenv("PLM_CUDA_LIBRARY", "/dev/null", 1);
+  system_file("/dev/nvidia1", "");
+  expect_driver(PLM_GRADE_OK, "2 GPUs; NVRM version: 580.1", "");
+  snprintf(path, sizeof path, "%.4000s/dev/nvidia2", run);
+  assert_int_equal(symlink("/nowhere", path), 0);
+  expect_driver(PLM_GRADE_WARNING, "you may not open 1 of 3 device nodes /dev/nvidia*",
+                "add yourself to the group that owns them: ls -l /dev/nvidia0");
+  unsetenv("PLM_CUDA_LIBRARY");
 }
 
 /* ---- what the trainer says --------------------------------------------------------------------
@@ -367,7 +422,7 @@ int main(void)
   unsetenv("PLM_CONFIG");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(programs_are_in_one_folder, setup, end),
-      cmocka_unit_test_setup_teardown(a_device_that_is_wanted_has_to_be_there, setup, end),
+      cmocka_unit_test_setup_teardown(a_gpu_needs_a_driver_and_its_device, setup, end),
       cmocka_unit_test_setup_teardown(a_trainer_that_does_not_answer, setup, end),
       cmocka_unit_test_setup_teardown(processors_have_levels, setup, end),
       cmocka_unit_test_setup_teardown(the_library_of_products_is_named, setup, end),
