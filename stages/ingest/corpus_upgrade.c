@@ -144,7 +144,7 @@ plm_status plm_corpus_upgrade(const char *directory, struct plm_corpus_info *inf
   plm_status status = realpath(directory, upgrade->directory) == NULL
                           ? plm_error_errno(error, "cannot open %s", directory)
                           : upgrade_corpus(upgrade, info, upgraded, error);
-  if (plm_stop_requested != 0 && status == plm_stop_status(plm_stop_requested))
+  if (status == PLM_INTERRUPTED || status == PLM_TERMINATED)
     status = plm_stop_check("; the corpus is as it was, and the same command upgrades it", error);
   plm_progress_clear(&upgrade->progress);
   plm_corpus_writer_close(upgrade->writer); /* removes what is not complete */
