@@ -2,11 +2,13 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
 #include "tests/support/harness/scratch.h"
 
@@ -121,6 +123,29 @@ static void malformed_rows_are_named(void **state)
   refuses("x,y\n1,\"2\" 3\n", "bad.csv:2", "a quote is not allowed here");
   refuses("x,y\n1,2\n3,4\"5\n", "bad.csv:3", "a quote is not allowed here");
   refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");
+}
+
+/* At the beginning, and at the end of a buffer. */
+static void a_stop_signal_ends_reading(void **state)
+{
+  static char text[1 << 20];
+  (void)state;
+  for (size_t i = 0; i < sizeof text; i++) text[i] = i % 2 == 0 ? 'x' : '\n';
+  for (int late = 0; late < 2; late++) {
+    struct plm_csv_file *file;
+    struct plm_csv_row row;
+    struct plm_error error = {0};
+    plm_status status;
+    assert_int_equal(plm_csv_open(write_file("x.csv", text, sizeof text), &file, NULL), PLM_OK);
+    if (late) assert_int_equal(plm_csv_next(file, &row, NULL), PLM_OK);
+    plm_stop_requested = SIGTERM;
+    do status = plm_csv_next(file, &row, &error);
+    while (status == PLM_OK && row.count != 0);
+    plm_stop_requested = 0;
+    assert_int_equal(status, PLM_TERMINATED);
+    assert_string_equal(error.what, "stopped by SIGTERM while reading");
+    plm_csv_close(file);
+  }
 }
 
 /* A pipe cannot be read twice, so it is copied, into the folder for temporary files. */
@@ -243,6 +268,7 @@ int main(void)
       cmocka_unit_test(tabs_by_name),
       cmocka_unit_test(the_header_says_what_separates),
       cmocka_unit_test(malformed_rows_are_named),
+      cmocka_unit_test(a_stop_signal_ends_reading),
       cmocka_unit_test(a_pipe_is_read_twice),
       cmocka_unit_test(long_files_cross_buffers),
       cmocka_unit_test(rows_have_limits),
