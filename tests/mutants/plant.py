@@ -155,7 +155,8 @@ class Planter:
     # ---- operators ----
     def at_operator(self, i, text):
         if text in COMPARISONS:
-            self.fault("bound", i, i, COMPARISONS[text])
+            if not self.picks_an_operand(i):
+                self.fault("bound", i, i, COMPARISONS[text])
             self.beside_bound(i)
         elif text in EQUALITIES:
             self.fault("equality", i, i, EQUALITIES[text])
@@ -180,6 +181,16 @@ class Planter:
             self.at_call(i)
         elif text == "{" and i not in self.source.block:
             self.swap_values(i)
+
+    def picks_an_operand(self, i):
+        """Whether it is a < b ? a : b or b : a. It is the same whichever of two equal numbers is picked."""
+        source = self.source
+        first, last = source.left_end(i, LOGIC), source.right_end(i, LOGIC)
+        begin, end = last + 2, source.right_end(last + 1, set()) if source[last + 1] == "?" else 0
+        if not end or source[end + 1] != ":":
+            return False
+        operands = {self.text(first, i - 1), self.text(i + 1, last)}
+        return operands == {self.text(begin, end), self.text(end + 2, source.right_end(end + 1, set()))}
 
     def drop(self, i, kind, stops):
         """The operator i loses its right operand, and in the first of a chain its left one."""

@@ -27,6 +27,8 @@ def edits(code, kind, function="f", **options):
 KINDS = [
     ("bound", "while (a < b) g();", ["while (a <= b) g();"]),
     ("bound", "x = a >= b;", ["x = a > b;"]),
+    ("bound", "x = a < b ? c : d;", ["x = a <= b ? c : d;"]),
+    ("bound", "x = a > (int)(b) ? (int)(b) : a;", []),
     ("one", "x = p[i];", ["x = p[i + 1];", "x = p[i - 1];"]),
     ("one", "x = a < n;", ["x = a < n + 1;", "x = a < n - 1;"]),
     ("one", "x = a < n * 2 && b;", ["x = a < n * 2 + 1 && b;", "x = a < n * 2 - 1 && b;"]),
