@@ -2,6 +2,7 @@
  * also if they have grown since, and rotated files that are made here by renaming. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -233,6 +234,10 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
   assert_read("", false);
   assert_int_equal(plm_tail_check(&tail, &error), PLM_IO);
   assert_non_null(strstr(error.what, "cannot read "));
+  assert_int_equal(symlink("loop", scratch_path("loop")), 0);
+  plm_tail_init(&tail, scratch_path("loop"), 0);
+  assert_read("", false);
+  assert_int_equal(tail.failure, ELOOP);
   plm_tail_init(&tail, scratch_path("not there yet"), 0);
   assert_read("", false);
   assert_int_equal(plm_tail_check(&tail, NULL), PLM_OK);

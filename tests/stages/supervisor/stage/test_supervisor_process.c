@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,6 +110,12 @@ static void processes_of_a_stage_are_found(void **state)
   assert_int_equal(plm_process_find("trainer", 3, 0, found, 2), 1);
   assert_int_equal(found[0], children[2]);
   assert_int_equal(plm_process_find("evaluator", 3, 0, found, 2), 0);
+  struct rlimit before;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit none = {0, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0); /* none without a descriptor */
+  assert_int_equal(plm_process_find("packer", 3, 0, found, 2), 0);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
   found[0] = found[1] = 0;
   assert_int_equal(plm_process_find("packer", 3, children[4], found, 1), 2); /* one has room */
   assert_true(found[0] == children[0] || found[0] == children[4]);
