@@ -59,15 +59,12 @@ static void header_round_trip_and_every_flipped_bit(void **state)
   const struct plm_header header = some_header();
   struct plm_header back;
   struct plm_error error = {0};
-  uint8_t bytes[PLM_HEADER_BYTES];
+  uint8_t bytes[PLM_HEADER_BYTES], again[PLM_HEADER_BYTES];
   plm_header_encode(&header, bytes);
   memset(&back, 0, sizeof back);
   assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error), PLM_OK);
-  assert_int_equal(back.type, header.type);
-  assert_true(plm_hash_equal(back.run_id, header.run_id));
-  assert_true(plm_hash_equal(back.payload_hash, header.payload_hash));
-  assert_int_equal(back.first, header.first);
-  assert_int_equal(back.dtype, header.dtype);
+  plm_header_encode(&back, again);
+  assert_memory_equal(again, bytes, sizeof bytes);
   for (int bit = 0; bit < 8 * PLM_HEADER_BYTES; bit++) {
     bytes[bit / 8] ^= (uint8_t)(1u << (bit % 8));
     assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error),
@@ -82,19 +79,109 @@ static void header_round_trip_and_every_flipped_bit(void **state)
 static void limits_hold_under_a_right_hash(void **state)
 {
   (void)state;
-  struct plm_header wrong[6], back;
+  enum { WRONG = 8, ALL = 11 };
+  struct plm_header cases[ALL], back;
   struct plm_error error = {0};
   uint8_t bytes[PLM_HEADER_BYTES];
-  for (int i = 0; i < 6; i++) wrong[i] = some_header();
-  wrong[0].type = PLM_MESSAGE_COUNT;
-  wrong[1].split = PLM_SPLIT_COUNT;
-  wrong[2].dtype = 3;
-  wrong[3].payload_bytes = PLM_WIRE_DATA_LIMIT + 1;
-  wrong[4].type = PLM_MESSAGE_PING; /* it must not have a payload */
-  wrong[5].count = PLM_WIRE_CHUNKS + 1;
-  for (int i = 0; i < 6; i++) {
-    plm_header_encode(&wrong[i], bytes);
-    assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error), PLM_PROTOCOL);
+  for (int i = 0; i < ALL; i++) cases[i] = some_header();
+  cases[0].type = PLM_MESSAGE_COUNT;
+  cases[1].split = PLM_SPLIT_COUNT;
+  cases[2].dtype = 3;
+  cases[3].payload_bytes = PLM_WIRE_DATA_LIMIT + 1;
+  cases[4].type = PLM_MESSAGE_PING; /* it must not have a payload */
+  cases[5].count = PLM_WIRE_CHUNKS + 1;
+  cases[6].payload_bytes = 1;
+  cases[7].type = PLM_MESSAGE_NONE;
+  cases[7].payload_bytes = 0;
+  cases[8].payload_bytes = PLM_WIRE_DATA_LIMIT;
+  cases[9].payload_bytes = 2;
+  cases[10].count = PLM_WIRE_CHUNKS;
+  for (int i = 0; i < ALL; i++) {
+    plm_header_encode(&cases[i], bytes);
+    assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error),
+                     i < WRONG ? PLM_PROTOCOL : PLM_OK);
+  }
+}
+
+/* A byte or two of a payload that are changed, and whether it is still one. */
+struct change {
+  size_t at;
+  unsigned value;
+  bool good;
+};
+
+static void values_of_a_hello_have_limits(void **state)
+{
+  enum { TOKENIZER = 19, ENTRIES = TOKENIZER + 2 + 2 * 16 + 88, SECOND = ENTRIES + 2 + 10 };
+  static const struct change changes[] = {
+      {TOKENIZER - 1, ' ', true}, /* its host */
+      {TOKENIZER - 1, '~', true},
+      {TOKENIZER - 1, ' ' - 1, false},
+      {TOKENIZER - 1, '~' + 1, false},
+      {TOKENIZER, PLM_TOKENIZER_BYTE, true}, /* flags follow */
+      {TOKENIZER, 2, false},
+      {TOKENIZER, 4 << 8, false},
+      {TOKENIZER, 2 << 8, false}, /* a schema, which is missing */
+      {ENTRIES, 513, false},
+      {ENTRIES + 4, 0, false}, /* how often the first token occurs */
+      {SECOND, 4, true},
+      {SECOND, 3, false}, /* the same token again */
+      {SECOND, 2, false},
+      {SECOND, 511, true},
+      {SECOND, 512, false},
+  };
+  static struct plm_hello hello, back;
+  static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  (void)state;
+  hello = (struct plm_hello){.host = "h", .composition = {{[3] = 7, [4] = 8}}};
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    struct plm_error error = {0};
+    const bool byte = changes[i].at == TOKENIZER && changes[i].value == PLM_TOKENIZER_BYTE;
+    hello.fingerprint = plm_proof_corpus(byte, hello.splits, NULL);
+    const size_t size = plm_hello_encode(&hello, bytes);
+    bytes[changes[i].at] = (uint8_t)changes[i].value;
+    bytes[changes[i].at + 1] = (uint8_t)(changes[i].value >> 8);
+    const plm_status status = plm_hello_decode(bytes, size, &back, &error);
+    if (changes[i].good != (status == PLM_OK)) fail_msg("change %zu: %s", i, error.what);
+    if (!changes[i].good) assert_string_equal(error.what, "malformed payload of HELLO");
+  }
+}
+
+static void values_of_other_messages_have_limits(void **state)
+{
+  enum { PACKING = 20 };
+  static const struct change changes[] = {
+      {PACKING, PLM_PACKING_NEXT_FIT, true},
+      {PACKING, PLM_PACKING_NEXT_FIT + 1, false},
+      {PACKING + 1, PLM_TRUNCATE_SPLIT, true},
+      {PACKING + 1, PLM_TRUNCATE_SPLIT + 1, false},
+      {PACKING + 2, PLM_TOKENIZER_BYTE, true},
+      {PACKING + 2, PLM_TOKENIZER_BYTE + 1, false},
+      {PACKING + 3, 7, true},
+      {PACKING + 3, 8, false},
+      {PACKING + 12, 0, false}, /* no hash of a mixture */
+  };
+  const struct plm_welcome welcome = {.plan = {.source = {5, 0}}};
+  static struct plm_welcome back;
+  uint8_t bytes[PLM_WIRE_CONTROL_LIMIT], *reason = bytes, *soon = bytes + 4;
+  char text[PLM_WIRE_TEXT + 1];
+  enum plm_nack_reason said;
+  struct plm_prove prove;
+  (void)state;
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    const size_t size = plm_welcome_encode(&welcome, bytes);
+    bytes[changes[i].at] = (uint8_t)changes[i].value;
+    assert_int_equal(plm_welcome_decode(bytes, size, &back, NULL) == PLM_OK, changes[i].good);
+  }
+  for (int wrong = 0; wrong < 2; wrong++) {
+    const size_t size = plm_prove_encode(&(struct plm_prove){.group = 3}, bytes);
+    *soon = (uint8_t)(1 + wrong);
+    assert_int_equal(plm_prove_decode(bytes, size, &prove, NULL), wrong ? PLM_PROTOCOL : PLM_OK);
+    assert_true(prove.group == 3 && (wrong || prove.soon));
+    (void)plm_nack_encode(PLM_NACK_FAILED, "\x7f~\x1f ", bytes);
+    *reason = (uint8_t)(PLM_NACK_FAILED + wrong);
+    assert_int_equal(plm_nack_decode(bytes, 8, &said, text, NULL), wrong ? PLM_PROTOCOL : PLM_OK);
+    assert_true(wrong || (said == PLM_NACK_FAILED && strcmp(text, "?~? ") == 0));
   }
 }
 
@@ -376,6 +463,8 @@ int main(void)
       cmocka_unit_test(header_layout_is_fixed),
       cmocka_unit_test(header_round_trip_and_every_flipped_bit),
       cmocka_unit_test(limits_hold_under_a_right_hash),
+      cmocka_unit_test(values_of_a_hello_have_limits),
+      cmocka_unit_test(values_of_other_messages_have_limits),
       cmocka_unit_test(hello_and_welcome_come_back),
       cmocka_unit_test(welcome_names_other_consumers),
       cmocka_unit_test(a_schema_belongs_to_the_fingerprint),

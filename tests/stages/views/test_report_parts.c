@@ -251,14 +251,14 @@ static void tasks_have_charts_of_their_own(void **state)
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){3, 2});
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.75});
   begin_run(&runs[1], "probed", "stopped", "version: 1\n");
-  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "stability", 2, (double[]){0.25, 0.5});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "s", 2, (double[]){0.25, 0.5});
   plm_report_charts(&text, runs, 1);
   assert_null(strstr(text.data, "of evaluator.tasks"));
   plm_text_clear(&text);
   plm_report_charts(&text, runs, 2);
   assert_int_equal(times(text.data, "of evaluator.tasks"), 1);
   assert_int_equal(times(text.data, "aria-label=\"Spearman&#39;s correlation\""), 1);
-  assert_non_null(strstr(text.data, "stability"));
+  assert_non_null(strstr(text.data, "<path class=\"line d1\" d=\"M0 4H34\"/></svg>s</span>"));
   plm_text_deinit(&text);
   close_runs(runs, 2);
 }
