@@ -25,7 +25,7 @@ plm_status plm_arguments_overrides(const struct plm_arguments *arguments,
 {
   plm_status status = PLM_OK;
   *count = 0;
-  *overrides = plm_alloc_zeroed(arguments->value_count + 1, sizeof **overrides);
+  *overrides = plm_alloc_zeroed(arguments->value_count, sizeof **overrides);
   for (size_t i = 0; i < arguments->value_count && status == PLM_OK; i++) {
     const struct plm_option_value *value = &arguments->values[i];
     struct plm_config_override *next = &(*overrides)[*count];

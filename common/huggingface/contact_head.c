@@ -55,7 +55,7 @@ plm_status plm_contact_head_read(const struct plm_model_folder *folder, const ch
                                              model->num_attention_heads};
   PLM_TRY(plm_path_join(path, folder->directory, file, error));
   PLM_TRY(plm_tensor_shards_open(path, &files, error));
-  head->weights = plm_alloc_zeroed(head->count + 1, sizeof *head->weights);
+  head->weights = plm_alloc_zeroed(head->count, sizeof *head->weights);
   const plm_status status = read_head(files, folder->directory, head, error);
   plm_tensor_shards_close(files);
   if (status == PLM_OK) return PLM_OK;

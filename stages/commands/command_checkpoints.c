@@ -88,8 +88,8 @@ static void read_row(struct row *row, bool verify)
 
 static void make_rows(struct listing *listing, size_t count)
 {
-  listing->rows = plm_alloc_zeroed(count + 1, sizeof *listing->rows);
-  listing->retained = plm_alloc_zeroed(count + 1, sizeof *listing->retained);
+  listing->rows = plm_alloc_zeroed(count, sizeof *listing->rows);
+  listing->retained = plm_alloc_zeroed(count, sizeof *listing->retained);
   listing->count = count;
 }
 

@@ -64,8 +64,7 @@ static plm_status split_values(const char *text, struct plm_sweep_axis *axis,
 plm_status plm_sweep_grid_make(const struct plm_config_override *sets, size_t count,
                                struct plm_sweep_grid *grid, struct plm_error *error)
 {
-  *grid =
-      (struct plm_sweep_grid){.axes = plm_alloc_zeroed(count + 1, sizeof *grid->axes), .runs = 1};
+  *grid = (struct plm_sweep_grid){.axes = plm_alloc_zeroed(count, sizeof *grid->axes), .runs = 1};
   for (size_t i = 0; i < count; i++) {
     struct plm_sweep_axis *axis = &grid->axes[grid->axis_count];
     for (size_t j = 0; j < grid->axis_count; j++) {

@@ -366,7 +366,7 @@ static plm_status copy_sources(struct plm_corpus_writer *writer,
                                struct plm_error *error)
 {
   struct plm_corpus_description *description = &writer->description;
-  description->ingested = plm_alloc_zeroed(count + 1, sizeof *description->ingested);
+  description->ingested = plm_alloc_zeroed(count, sizeof *description->ingested);
   for (size_t i = 0; i < count; i++) {
     description->ingested[i] = ingested[i];
     description->ingested[i].name = strdup(ingested[i].name);

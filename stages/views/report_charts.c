@@ -352,8 +352,7 @@ static void spend(const struct plm_report_run *run, bool time, struct plm_curve 
 /* The curve over what was spent; x is the caller's to free. */
 static struct plm_curve over(const struct plm_curve *curve, const struct plm_curve *spent)
 {
-  struct plm_curve mapped = {.y = curve->y,
-                             .x = plm_alloc_zeroed(curve->count + 1, sizeof *mapped.x)};
+  struct plm_curve mapped = {.y = curve->y, .x = plm_alloc_zeroed(curve->count, sizeof *mapped.x)};
   for (size_t i = 0; i < curve->count; i++) mapped.x[i] = at_step(spent, curve->x[i]);
   if (spent->count > 0) mapped.count = curve->count;
   return mapped;
