@@ -76,6 +76,10 @@ static void the_reference_unet_has_its_133_065_357_parameters(void **state)
   assert_shape(&f, "plm.decoder.11.mlp.up.weight", 2048, 768);
   assert_null(find(&f, "plm.decoder.0.input_projection.weight"));
   assert_shape(&f, "plm.skip_weights", 1, 12);
+  /* whose gradients are final first */
+  assert_int_equal(f.table[f.count - 1].final_at, 24);
+  assert_int_equal(find(&f, "plm.decoder.11.mlp.up.weight")->final_at, 23);
+  assert_int_equal(find(&f, "plm.skip_weights")->final_at, 0);
   free(f.table);
 }
 
