@@ -337,7 +337,6 @@ static void spend(const struct plm_report_run *run, bool time, struct plm_curve 
   const struct plm_curve *from =
       plm_report_curve(run, time ? PLM_REPORT_TRAINER_step_ms : PLM_REPORT_TRAINER_tokens);
   double sum = 0;
-  *spent = (struct plm_curve){0};
   if (from == NULL) return;
   spent->x = plm_alloc_zeroed(from->count, sizeof *spent->x);
   spent->y = plm_alloc_zeroed(from->count, sizeof *spent->y);

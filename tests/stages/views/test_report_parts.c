@@ -251,13 +251,15 @@ static void tasks_have_charts_of_their_own(void **state)
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){3, 2});
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.75});
   begin_run(&runs[1], "probed", "stopped", "version: 1\n");
-  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "s", 2, (double[]){0.25, 0.5});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "s", 2, (double[]){-0.25, 0.5});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_accuracy, "s", 1, (double[]){0.5});
   plm_report_charts(&text, runs, 1);
   assert_null(strstr(text.data, "of evaluator.tasks"));
   plm_text_clear(&text);
   plm_report_charts(&text, runs, 2);
-  assert_int_equal(times(text.data, "of evaluator.tasks"), 1);
+  assert_int_equal(times(text.data, "of evaluator.tasks"), 1); /* accuracy is not only of them */
   assert_int_equal(times(text.data, "aria-label=\"Spearman&#39;s correlation\""), 1);
+  assert_non_null(strstr(strstr(text.data, "aria-label=\"Spearman"), ">0.4</text>")); /* to 0.5 */
   assert_non_null(strstr(text.data, "<path class=\"line d1\" d=\"M0 4H34\"/></svg>s</span>"));
   plm_text_deinit(&text);
   close_runs(runs, 2);
@@ -284,8 +286,9 @@ static void summary_of(const struct plm_report_run *runs, size_t count, const ch
 static void labels_have_measures_of_their_own(void **state)
 {
   (void)state;
-  static struct plm_report_run runs[2];
+  static struct plm_report_run runs[3];
   struct plm_text text = {0};
+  begin_run(&runs[2], "tokens", "stopped", "version: 1\n");
   begin_run(&runs[0], "numbers", "stopped", "trainer: {objective: regression, labels: [a]}\n");
   begin_run(&runs[1], "classes", "stopped", "trainer: {objective: classification, labels: [b]}\n");
   evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){0.75, 0.5});
@@ -323,8 +326,12 @@ static void labels_have_measures_of_their_own(void **state)
   assert_non_null(strstr(text.data, "<b>Validation accuracy</b> <span>% of the labels</span>"));
   assert_null(strstr(text.data, "masked"));
   assert_null(strstr(text.data, "RMSE"));
+  plm_text_clear(&text);
+  plm_report_charts(&text, &runs[1], 2);
+  assert_non_null(strstr(text.data, "<b>Validation accuracy</b> <span>%</span>"));
+  assert_non_null(strstr(text.data, "<b>Matthews correlation</b> <span></span>"));
   plm_text_deinit(&text);
-  close_runs(runs, 2);
+  close_runs(runs, 3);
 }
 
 /* A run may have only one of the rates. */
