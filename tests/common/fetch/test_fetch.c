@@ -364,6 +364,7 @@ static void an_interrupted_fetch_is_continued(void **state)
     const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
     const char *said = captured_end();
     if (status != PLM_OK) fail_msg("row %zu: %s", i, error.what);
+    assert_non_null(strstr(said, hash));
     assert_int_equal(captured_times(said, "continuing after "), rows[i].continued);
     assert_int_equal(
         captured_times(said, "what an interrupted fetch left is damaged; fetching all of"),

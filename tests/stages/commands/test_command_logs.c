@@ -40,12 +40,13 @@ static void expect(int code, const char *out)
 static void lines_are_merged_by_time(void **state)
 {
   (void)state;
-  write_log("trainer.0.log", AT(1) "t1\n" AT(4) "t4\n  more\n" AT(4) "t4 again\n" AT(9) "t9");
+  write_log("trainer.0.log",
+            AT(1) "t1\n" AT(2) "t2\n" AT(4) "t4\n  more\n" AT(4) "t4 again\n" AT(9) "t9");
   write_log("packer.0.log", AT(2) "p2\n" AT(4) "p4\n" AT(5) "p5\n");
   expect(COMMAND("logs", "--run", run),
-         "trainer.0   | " AT(1) "t1\n"
-                                "packer.0    | " AT(
-                                    2) "p2\n"
+         "trainer.0   | " AT(1) "t1\ntrainer.0   | " AT(
+             2) "t2\n"
+                "packer.0    | " AT(2) "p2\n"
                                        "packer.0    | " AT(
                                            4) "p4\n"
                                               "trainer.0   | " AT(

@@ -71,16 +71,17 @@ static void first_run(struct plm_report_run *run)
   begin_run(run, "first", "complete", "seed: 2\ntrainer: {steps: 1234567}\n");
   train(run, PLM_REPORT_TRAINER_loss, 4, (double[]){3.5, 3, 2.75, 2.5});
   train(run, PLM_REPORT_TRAINER_accuracy, 4, (double[]){0.1, 0.2, 0.3, 0.25});
-  train(run, PLM_REPORT_TRAINER_lr_hidden, 4, (double[]){0.25, 0.5, 0.5, 0.1});
-  train(run, PLM_REPORT_TRAINER_lr_embed, 4, (double[]){0.05, 0.1, 0.1, 0.05});
-  train(run, PLM_REPORT_TRAINER_lr_head, 4, (double[]){0.05, 0.1, 0.1, 0.05});
-  train(run, PLM_REPORT_TRAINER_lr_scalar, 4, (double[]){0.25, 0.5, 0.5, 0.1});
+  train(run, PLM_REPORT_TRAINER_lr_hidden, 4, (double[]){0.4, 0.5, 0.5, 0.35});
+  train(run, PLM_REPORT_TRAINER_lr_embed, 4, (double[]){0.3, 0.35, 0.35, 0.3});
+  train(run, PLM_REPORT_TRAINER_lr_head, 4, (double[]){0.3, 0.35, 0.35, 0.3});
+  train(run, PLM_REPORT_TRAINER_lr_scalar, 4, (double[]){0.4, 0.5, 0.5, 0.35});
   train(run, PLM_REPORT_TRAINER_tokens, 4, (double[]){1000, 2000, 3000, 1234567});
   train(run, PLM_REPORT_TRAINER_epoch, 4, (double[]){0.5, 1, 1.5, 2.25});
-  train(run, PLM_REPORT_TRAINER_tokens_per_second, 4, (double[]){9, 4000, 1000, 2000});
+  train(run, PLM_REPORT_TRAINER_tokens_per_second, 4, (double[]){3000, 4000, 2500, 3500});
   train(run, PLM_REPORT_TRAINER_padding_fraction, 4, (double[]){0.1, 0.2, 0.1, 0.2});
-  train(run, PLM_REPORT_TRAINER_grad_norm, 4, (double[]){8, 4, 2, 1});
+  train(run, PLM_REPORT_TRAINER_grad_norm, 4, (double[]){8, 7, 6, 5});
   train(run, PLM_REPORT_TRAINER_weight_norms, 4, (double[]){10, 11, 12, 14});
+  train(run, PLM_REPORT_TRAINER_update_norms, 4, (double[]){5, 6, 7, 9});
   train(run, PLM_REPORT_TRAINER_step_ms, 4, (double[]){1000, 2000, 3000, 54000});
   train(run, PLM_REPORT_TRAINER_data_wait_ms, 4, (double[]){100, 1000, 0, 4900});
   run->trainer[PLM_REPORT_TRAINER_data_wait_ms].list[0].x[0] = 0;
@@ -92,7 +93,7 @@ static void first_run(struct plm_report_run *run)
   train_source(run, PLM_REPORT_TRAINER_loss_by_source, "bfd", 3, (double[]){3, 2.5, 2.25});
   train_source(run, PLM_REPORT_TRAINER_tokens_by_source, "uni<ref>", 4,
                (double[]){1000, 900, 800, 600});
-  train_source(run, PLM_REPORT_TRAINER_tokens_by_source, "bfd", 4, (double[]){0, 100, 200, 400});
+  train_source(run, PLM_REPORT_TRAINER_tokens_by_source, "bfd", 4, (double[]){500, 550, 600, 700});
   evaluate(run, PLM_REPORT_EVALUATOR_loss, "valid", 4, (double[]){3, 2.5, 2.25, 2.25});
   evaluate(run, PLM_REPORT_EVALUATOR_loss, "test", 3, (double[]){3.1, 2.6, 2.4});
   run->evaluator[PLM_REPORT_EVALUATOR_loss].baseline = 2.875;
@@ -334,6 +335,26 @@ static void labels_have_measures_of_their_own(void **state)
   close_runs(runs, 3);
 }
 
+/* The last dash means all splits for which there is none. */
+static void more_splits_than_dashes(void **state)
+{
+  static struct plm_report_run run;
+  struct plm_text text = {0};
+  char split[16];
+  (void)state;
+  begin_run(&run, "one", "stopped", "version: 1\n");
+  for (int k = 0; k <= PLM_CHART_DASHES; k++) {
+    snprintf(split, sizeof split, "split%d", k);
+    evaluate(&run, PLM_REPORT_EVALUATOR_loss, split, 2, (double[]){3, 2});
+  }
+  plm_report_charts(&text, &run, 1);
+  assert_int_equal(times(text.data, "<path class=\"line c0 d3\""), 2);
+  assert_int_equal(times(text.data, "<path class=\"line d3\""), 1);
+  assert_null(strstr(text.data, " d4\""));
+  plm_text_deinit(&text);
+  plm_report_run_deinit(&run);
+}
+
 /* A run may have only one of the rates. */
 static void a_rate_is_drawn_without_the_others(void **state)
 {
@@ -478,6 +499,7 @@ int main(void)
       cmocka_unit_test(corpora_have_a_table),
       cmocka_unit_test(tasks_have_charts_of_their_own),
       cmocka_unit_test(labels_have_measures_of_their_own),
+      cmocka_unit_test(more_splits_than_dashes),
       cmocka_unit_test(a_rate_is_drawn_without_the_others),
       cmocka_unit_test(sources_have_lines_of_their_own),
       cmocka_unit_test(settings_that_differ_are_marked),
