@@ -10,13 +10,18 @@
 #include "common/config/settings.h"
 #include "stages/views/report.h"
 #include "tests/support/expected/expected_file.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/must.h"
 
 enum { MOST = 4 };
 
-static void set_points(struct plm_curve *curve, const char *split, const double *x, const double *y,
-                       size_t count)
+/* The steps of the trainer's and the evaluator's metrics, or the first of them. */
+static const double trained[MOST] = {1, 2, 3, 5}, evaluated[MOST] = {0, 4, 6, 10};
+
+static void add_curve(struct plm_curves *curves, const char *split, const double *x,
+                      const double *y, size_t count)
 {
+  struct plm_curve *curve = &curves->list[curves->count++];
   snprintf(curve->split, sizeof curve->split, "%s", split);
   curve->count = curve->capacity = count;
   curve->x = must(malloc(count * sizeof *x));
@@ -25,30 +30,22 @@ static void set_points(struct plm_curve *curve, const char *split, const double 
   memcpy(curve->y, y, count * sizeof *y);
 }
 
-/* The trainer's metric at the steps 1, 2, 3 and 5, or at fewer of them. */
 static void train(struct plm_report_run *run, enum plm_report_trainer_metric metric, size_t count,
                   const double *y)
 {
-  static const double steps[MOST] = {1, 2, 3, 5};
-  set_points(&run->trainer[metric].list[0], "", steps, y, count);
-  run->trainer[metric].count = 1;
+  add_curve(&run->trainer[metric], "", trained, y, count);
+}
+
+static void train_source(struct plm_report_run *run, enum plm_report_trainer_metric metric,
+                         const char *source, size_t count, const double *y)
+{
+  add_curve(&run->trainer[metric], source, trained, y, count);
 }
 
 static void evaluate(struct plm_report_run *run, enum plm_report_evaluator_metric metric,
                      const char *split, size_t count, const double *y)
 {
-  static const double steps[MOST] = {0, 4, 6, 10};
-  struct plm_curves *curves = &run->evaluator[metric];
-  set_points(&curves->list[curves->count++], split, steps, y, count);
-}
-
-/* One source of a metric by source. */
-static void train_source(struct plm_report_run *run, enum plm_report_trainer_metric metric,
-                         const char *source, size_t count, const double *y)
-{
-  static const double steps[MOST] = {1, 2, 3, 5};
-  struct plm_curves *curves = &run->trainer[metric];
-  set_points(&curves->list[curves->count++], source, steps, y, count);
+  add_curve(&run->evaluator[metric], split, evaluated, y, count);
 }
 
 static void begin_run(struct plm_report_run *run, const char *name, const char *state,
@@ -175,11 +172,8 @@ static void the_charts_of_several_runs(void **state)
 /* Cuts out what stands between two words. */
 static void leave_out(char *text, const char *begin, const char *end)
 {
-  char *from = strstr(text, begin);
-  assert_non_null(from);
-  from += strlen(begin);
-  const char *to = strstr(from, end);
-  assert_non_null(to);
+  char *from = (char *)must(strstr(text, begin)) + strlen(begin);
+  const char *to = must(strstr(from, end));
   memmove(from, to, strlen(to) + 1);
 }
 
@@ -234,34 +228,27 @@ static void corpora_have_a_table(void **state)
   close_runs(runs, 2);
 }
 
-/* How often a text occurs. */
-static size_t times(const char *text, const char *what)
-{
-  size_t count = 0;
-  for (const char *at = text; (at = strstr(at, what)) != NULL; at++) count++;
-  return count;
-}
-
 /* A run without tasks has no chart of them, and one with a kind of task only that kind's. */
 static void tasks_have_charts_of_their_own(void **state)
 {
   (void)state;
   static struct plm_report_run runs[2];
   struct plm_text text = {0};
-  begin_run(&runs[0], "plain", "stopped", "version: 1\n");
-  evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){3, 2});
-  evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.75});
-  begin_run(&runs[1], "probed", "stopped", "version: 1\n");
-  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "s", 2, (double[]){-0.25, 0.5});
-  evaluate(&runs[1], PLM_REPORT_EVALUATOR_accuracy, "s", 1, (double[]){0.5});
-  plm_report_charts(&text, runs, 1);
+  begin_run(&runs[1], "plain", "stopped", "version: 1\n");
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){3, 2});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.75});
+  begin_run(&runs[0], "probed", "stopped", "version: 1\n");
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "s", 2, (double[]){-0.25, 0.5});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_accuracy, "s", 1, (double[]){0.5});
+  plm_report_charts(&text, &runs[1], 1);
   assert_null(strstr(text.data, "of evaluator.tasks"));
   plm_text_clear(&text);
   plm_report_charts(&text, runs, 2);
-  assert_int_equal(times(text.data, "of evaluator.tasks"), 1); /* accuracy is not only of them */
-  assert_int_equal(times(text.data, "aria-label=\"Spearman&#39;s correlation\""), 1);
+  assert_int_equal(captured_times(text.data, "of evaluator.tasks"),
+                   1); /* accuracy is not only of them */
+  assert_int_equal(captured_times(text.data, "aria-label=\"Spearman&#39;s correlation\""), 1);
   assert_non_null(strstr(strstr(text.data, "aria-label=\"Spearman"), ">0.4</text>")); /* to 0.5 */
-  assert_non_null(strstr(text.data, "<path class=\"line d1\" d=\"M0 4H34\"/></svg>s</span>"));
+  assert_non_null(strstr(text.data, "<path class=\"line d0\" d=\"M0 4H34\"/></svg>s</span>"));
   plm_text_deinit(&text);
   close_runs(runs, 2);
 }
@@ -271,11 +258,8 @@ static void summary_of(const struct plm_report_run *runs, size_t count, const ch
 {
   struct plm_text text = {0};
   plm_report_summary(&text, runs, count);
-  char *begin = strstr(text.data, "<tr><th scope=\"row\">lowest"), *end;
-  assert_non_null(begin);
-  end = strstr(begin, "<tr><th scope=\"row\">tokens/s");
-  assert_non_null(end);
-  *end = '\0';
+  char *begin = must(strstr(text.data, "<tr><th scope=\"row\">lowest"));
+  *(char *)must(strstr(begin, "<tr><th scope=\"row\">tokens/s")) = '\0';
   assert_string_equal(begin, expected);
   plm_text_deinit(&text);
 }
@@ -315,15 +299,16 @@ static void labels_have_measures_of_their_own(void **state)
                          SUMMARY_ROW("last Matthews correlation", "<td>\xE2\x80\x93</td>")
                              SUMMARY_ROW("last AUROC", "<td>0.938</td>"));
   plm_report_charts(&text, runs, 1);
-  assert_int_equal(times(text.data, "aria-label=\"RMSE\""), 1);
-  assert_int_equal(times(text.data, "aria-label=\"R\xC2\xB2\""), 1);
-  assert_int_equal(times(text.data, "mean squared error of the normalised numbers</span>"), 4);
+  assert_int_equal(captured_times(text.data, "aria-label=\"RMSE\""), 1);
+  assert_int_equal(captured_times(text.data, "aria-label=\"R\xC2\xB2\""), 1);
+  assert_int_equal(captured_times(text.data, "mean squared error of the normalised numbers</span>"),
+                   4);
   assert_null(strstr(text.data, "accuracy")); /* neither of validation nor of training */
   assert_null(strstr(text.data, "nats"));
   plm_text_clear(&text);
   plm_report_charts(&text, &runs[1], 1);
-  assert_int_equal(times(text.data, "aria-label=\"Macro F1\""), 1);
-  assert_int_equal(times(text.data, "aria-label=\"Training accuracy\""), 1);
+  assert_int_equal(captured_times(text.data, "aria-label=\"Macro F1\""), 1);
+  assert_int_equal(captured_times(text.data, "aria-label=\"Training accuracy\""), 1);
   assert_non_null(strstr(text.data, "<b>Validation accuracy</b> <span>% of the labels</span>"));
   assert_null(strstr(text.data, "masked"));
   assert_null(strstr(text.data, "RMSE"));
@@ -335,24 +320,31 @@ static void labels_have_measures_of_their_own(void **state)
   close_runs(runs, 3);
 }
 
-/* The last dash means all splits for which there is none. */
-static void more_splits_than_dashes(void **state)
+/* The last dash means all splits for which there is none, and 64 marks are drawn, only where steps
+ * are. */
+static void lines_and_marks_have_limits(void **state)
 {
-  static struct plm_report_run run;
+  static const char *const splits[PLM_CHART_DASHES + 1] = {"a", "b", "c", "d", "e"};
+  static struct plm_report_run runs[2];
   struct plm_text text = {0};
-  char split[16];
   (void)state;
-  begin_run(&run, "one", "stopped", "version: 1\n");
-  for (int k = 0; k <= PLM_CHART_DASHES; k++) {
-    snprintf(split, sizeof split, "split%d", k);
-    evaluate(&run, PLM_REPORT_EVALUATOR_loss, split, 2, (double[]){3, 2});
+  for (int i = 0; i < 2; i++) {
+    begin_run(&runs[i], "one", "stopped", "version: 1\n");
+    train(&runs[i], PLM_REPORT_TRAINER_loss, 4, (double[]){4, 3, 2, 1});
+    train(&runs[i], PLM_REPORT_TRAINER_tokens, 4, (double[]){1e6, 2e6, 3e6, 5e6});
+    for (uint64_t m = 0; m < 40; m++)
+      runs[i].marks.list[runs[i].marks.count++] = (struct plm_report_mark){.step = m % 5};
   }
-  plm_report_charts(&text, &run, 1);
-  assert_int_equal(times(text.data, "<path class=\"line c0 d3\""), 2);
-  assert_int_equal(times(text.data, "<path class=\"line d3\""), 1);
+  for (int k = 0; k <= PLM_CHART_DASHES; k++)
+    evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, splits[k], 2, (double[]){3, 2});
+  plm_report_charts(&text, runs, 2);
+  assert_int_equal(captured_times(text.data, "<line class=\"mark "), 2 * 64);
+  assert_int_equal(captured_times(text.data, "<path class=\"line c0 d3\""), 2);
+  assert_int_equal(captured_times(text.data, "<path class=\"line d3\""), 1);
   assert_null(strstr(text.data, " d4\""));
+  assert_null(strstr(text.data, "class=\"level\"")); /* nobody knows it */
   plm_text_deinit(&text);
-  plm_report_run_deinit(&run);
+  close_runs(runs, 2);
 }
 
 /* A run may have only one of the rates. */
@@ -369,7 +361,7 @@ static void a_rate_is_drawn_without_the_others(void **state)
     train(&run, PLM_REPORT_TRAINER_loss, 3, (double[]){3, 2, 1}); /* the axis has its steps */
     train(&run, metrics[i], 2, (double[]){0.5, 0.25});
     plm_report_charts(&text, &run, 1);
-    for (int k = 0; k < 2; k++) assert_int_equal(times(text.data, names[k]), k == i);
+    for (int k = 0; k < 2; k++) assert_int_equal(captured_times(text.data, names[k]), k == i);
     plm_text_deinit(&text);
     plm_report_run_deinit(&run);
   }
@@ -392,19 +384,19 @@ static void sources_have_lines_of_their_own(void **state)
   }
   train_source(&runs[1], PLM_REPORT_TRAINER_loss_by_source, "a", 2, (double[]){1, 2});
   plm_report_charts(&text, runs, 1);
-  assert_int_equal(times(text.data, "aria-label=\"Loss by source\""), 1);
+  assert_int_equal(captured_times(text.data, "aria-label=\"Loss by source\""), 1);
   assert_null(strstr(text.data, "Tokens by source"));
   for (unsigned k = 0; k < PLM_MAX_SOURCES; k++) {
     char key[128];
     snprintf(key, sizeof key, "<path class=\"line c%u d%u\" d=\"M0 4H34\"/></svg>source-%u</span>",
              k % 8, k / 8, k);
-    assert_int_equal(times(text.data, key), 1);
+    assert_int_equal(captured_times(text.data, key), 1);
     snprintf(key, sizeof key, "<path class=\"line c%u d%u\"", k % 8, k / 8);
-    assert_int_equal(times(text.data, key), 2); /* in the legend and in the chart */
+    assert_int_equal(captured_times(text.data, key), 2); /* in the legend and in the chart */
   }
   plm_text_clear(&text);
   plm_report_charts(&text, runs, 3);
-  assert_int_equal(times(text.data, "<figcaption><b>Loss by source"), 2);
+  assert_int_equal(captured_times(text.data, "<figcaption><b>Loss by source"), 2);
   assert_non_null(strstr(text.data, "<figcaption><b>Loss by source, many</b>"));
   assert_non_null(strstr(text.data, "<figcaption><b>Loss by source, &lt;two&gt;</b>"));
   plm_text_clear(&text);
@@ -499,7 +491,7 @@ int main(void)
       cmocka_unit_test(corpora_have_a_table),
       cmocka_unit_test(tasks_have_charts_of_their_own),
       cmocka_unit_test(labels_have_measures_of_their_own),
-      cmocka_unit_test(more_splits_than_dashes),
+      cmocka_unit_test(lines_and_marks_have_limits),
       cmocka_unit_test(a_rate_is_drawn_without_the_others),
       cmocka_unit_test(sources_have_lines_of_their_own),
       cmocka_unit_test(settings_that_differ_are_marked),
