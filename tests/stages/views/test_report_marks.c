@@ -2,9 +2,10 @@
 #include "stages/views/report_marks.h"
 
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "stages/views/metrics_curves.h"
+#include "stages/views/report.h"
 #include "tests/support/harness/cmocka_all.h"
 
 static void add_history(struct plm_report_marks *marks, const char *text)
@@ -83,6 +84,28 @@ static void labels_name_the_key_and_its_new_value(void **state)
   }
 }
 
+/* A label with room for it says that there are further changes. */
+static void a_long_label_is_not_continued(void **state)
+{
+  static struct plm_report_run run;
+  double x[] = {1, 9}, y[] = {1, 2};
+  (void)state;
+  run.name = "a";
+  run.trainer[PLM_REPORT_TRAINER_loss].list[0] = (struct plm_curve){.x = x, .y = y, .count = 2};
+  run.trainer[PLM_REPORT_TRAINER_loss].count = 1;
+  for (int more = 0; more < 2; more++) {
+    char change[100], label[100];
+    struct plm_text text = {0};
+    snprintf(change, sizeof change, "a.b: 1 -> %0*d\nc: 1 -> 2\n", 40 + more, 7);
+    snprintf(label, sizeof label, ">b %0*d%s</text>", 40 + more, 7, more ? "" : " \xE2\x80\xA6");
+    run.marks.count = 0;
+    plm_marks_add_changes(&run.marks, 2, change);
+    plm_report_charts(&text, &run, 1);
+    if (strstr(text.data, label) == NULL) fail_msg("no %s in %s", label, text.data);
+    plm_text_deinit(&text);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -90,6 +113,7 @@ int main(void)
       cmocka_unit_test(nothing_adds_nothing),
       cmocka_unit_test(their_number_is_limited),
       cmocka_unit_test(labels_name_the_key_and_its_new_value),
+      cmocka_unit_test(a_long_label_is_not_continued),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
