@@ -9,6 +9,7 @@
  * onwards.
  */
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,8 +81,7 @@ static void token_text(const struct plm_model_config *model, const struct plm_to
     byte_character(id, text);
     return;
   }
-  strncpy(text, plm_token_text(tokenizer, id), TOKEN_TEXT_SIZE - 1);
-  text[TOKEN_TEXT_SIZE - 1] = '\0';
+  snprintf(text, TOKEN_TEXT_SIZE, "%s", plm_token_text(tokenizer, id));
 }
 
 /* ---- tokenizer.json ---------------------------------------------------------------------------*/

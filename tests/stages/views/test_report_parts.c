@@ -1,5 +1,4 @@
-/* The page of `report`: its parts for runs whose metrics differ, compared as a whole with
- * tests/stages/views/report/. */
+/* The page of `report` for runs whose metrics differ, compared with tests/stages/views/report/. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
@@ -320,8 +319,7 @@ static void labels_have_measures_of_their_own(void **state)
   close_runs(runs, 3);
 }
 
-/* The last dash means all splits for which there is none, and 64 marks are drawn, only where steps
- * are. */
+/* The last dash is of all splits that have none, and 64 marks are drawn where there are steps. */
 static void lines_and_marks_have_limits(void **state)
 {
   static const char *const splits[PLM_CHART_DASHES + 1] = {"a", "b", "c", "d", "e"};
@@ -337,10 +335,12 @@ static void lines_and_marks_have_limits(void **state)
   }
   for (int k = 0; k <= PLM_CHART_DASHES; k++)
     evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, splits[k], 2, (double[]){3, 2});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_loss, "b", 2, (double[]){3, 2});
   plm_report_charts(&text, runs, 2);
   assert_int_equal(captured_times(text.data, "<line class=\"mark "), 2 * 64);
   assert_int_equal(captured_times(text.data, "<path class=\"line c0 d3\""), 2);
-  assert_int_equal(captured_times(text.data, "<path class=\"line d3\""), 1);
+  assert_int_equal(captured_times(text.data, "class=\"line d3\" d=\"M0 4H34\"/></svg>d<"), 1);
+  assert_int_equal(captured_times(text.data, "class=\"line d1\""), 3); /* b twice, and a stall */
   assert_null(strstr(text.data, " d4\""));
   assert_null(strstr(text.data, "class=\"level\"")); /* nobody knows it */
   plm_text_deinit(&text);
