@@ -72,6 +72,17 @@ static void long_names_are_refused(void **state)
   assert_non_null(strstr(error.what, "is too long"));
 }
 
+/* Whoever closes the target removes no other folder. */
+static void a_folder_that_cannot_be_made_has_no_name(void **state)
+{
+  struct plm_export_target target;
+  struct plm_error error = {0};
+  (void)state;
+  assert_int_not_equal(plm_export_target_open("/proc/model", false, &target, &error), PLM_OK);
+  assert_string_equal(error.what, "cannot make a folder in /proc: No such file or directory");
+  assert_string_equal(target.temporary, "");
+}
+
 /* With force, what is at the place gets the first free name. */
 static void something_else_is_moved_aside(void **state)
 {
@@ -105,6 +116,7 @@ int main(void)
       cmocka_unit_test(what_is_being_written_is_kept),
       cmocka_unit_test(the_folder_has_the_mode_of_others),
       cmocka_unit_test(long_names_are_refused),
+      cmocka_unit_test(a_folder_that_cannot_be_made_has_no_name),
       cmocka_unit_test(something_else_is_moved_aside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
