@@ -81,6 +81,8 @@ static void a_folder_that_cannot_be_made_has_no_name(void **state)
   assert_int_not_equal(plm_export_target_open("/proc/model", false, &target, &error), PLM_OK);
   assert_string_equal(error.what, "cannot make a folder in /proc: No such file or directory");
   assert_string_equal(target.temporary, "");
+  assert_int_equal(plm_export_target_open("/", false, &target, &error), PLM_EXISTS);
+  assert_string_equal(error.what, "an export cannot go to /");
 }
 
 /* With force, what is at the place gets the first free name. */
