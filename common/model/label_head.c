@@ -61,24 +61,15 @@ static void drop(const struct plm_model *model, const struct model_pass *pass, u
   model->ops->dropout(model->ops, out, x, &dropout, pass->label_rows, D);
 }
 
-/* Where s is, after make_state. */
-static act *state_of(const struct plm_model *model)
-{
-  return pools(model) && model->rules->published ? model->head_x : model->head_norm;
-}
-
-/* Computes d0(s) in place of s, whose value nobody needs. */
+/* Computes d0(s) in head_norm, in place of s, whose value nobody needs. */
 static act *make_state(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
   const int64_t D = model->config.hidden_size;
   const act *last = plm_model_last_hidden(model);
   const struct plm_row_groups groups = groups_of(model, pass);
-  act *state = state_of(model);
-  if (pools(model) && model->rules->published) {
-    model_norm_forward(model, &model->final_norm, model->head_norm, last, pass->R, D);
-    ops->pool_rows(ops, state, model->head_norm, &groups, D);
-  } else if (pools(model)) {
+  act *state = model->head_norm;
+  if (pools(model)) {
     ops->pool_rows(ops, model->head_x, last, &groups, D);
     model_norm_forward(model, &model->final_norm, state, model->head_x, pass->label_rows, D);
   } else {
@@ -93,7 +84,7 @@ static act *make_state(struct plm_model *model, const struct model_pass *pass)
 /* What the last product reads, after plm_model_label_outputs. */
 static const act *output_input(const struct plm_model *model, const struct model_pass *pass)
 {
-  if (model->config.head.hidden == 0) return state_of(model);
+  if (model->config.head.hidden == 0) return model->head_norm;
   return pass->dropped != NULL ? model->label_kept : model->label_tanh;
 }
 
@@ -119,16 +110,10 @@ static void state_backward(struct plm_model *model, const struct model_pass *pas
 {
   struct plm_ops *ops = model->ops;
   const int64_t D = model->config.hidden_size;
-  const size_t bytes = (size_t)(pass->R * D) * model->act_bytes;
-  const act *last = plm_model_last_hidden(model);
   const struct plm_row_groups groups = groups_of(model, pass);
   act *dx = model->stream[0], *dstate = model->row_gradient[1], *other = model->row_gradient[0];
-  ops->zero(ops, dx, bytes);
-  if (pools(model) && model->rules->published) {
-    ops->zero(ops, other, bytes);
-    ops->pool_rows_backward(ops, other, dstate, &groups, D);
-    model_norm_backward(model, &model->final_norm, dx, other, last, pass->R, D);
-  } else if (pools(model)) {
+  ops->zero(ops, dx, (size_t)(pass->R * D) * model->act_bytes);
+  if (pools(model)) {
     ops->zero(ops, other, (size_t)(pass->label_rows * D) * model->act_bytes);
     model_norm_backward(model, &model->final_norm, other, dstate, model->head_x, pass->label_rows,
                         D);
@@ -166,7 +151,7 @@ void plm_model_train_labels(struct plm_model *model, const struct model_pass *pa
   if (H > 0) {
     drop(model, pass, PLACE_HIDDEN, doutput, doutput, H);
     ops->tanh_backward(ops, doutput, doutput, model->label_tanh, R * H);
-    model_product_backward(model, &model->label_hidden, doutput, state_of(model), R, D, H);
+    model_product_backward(model, &model->label_hidden, doutput, model->head_norm, R, D, H);
     if (model->trains_trunk)
       ops->linear_backward_input(ops, dstate, doutput,
                                  model_weight(model, model->label_hidden.weight), R, D, H, false);
