@@ -145,6 +145,14 @@ static void an_evaluator_has_finished_when_its_reports_are_complete(void **state
     if (stage->state == PLM_STAGE_FATAL)
       assert_string_equal(stage->failed_how, "ended before every checkpoint was evaluated");
   }
+  assert_int_equal(
+      plm_path_join(folder, supervisor->stages.config->run, PLM_RUN_EVALUATOR_METRICS, NULL),
+      PLM_OK);
+  assert_int_equal(plm_path_remove(folder, NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK); /* nobody knows */
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
+  assert_int_equal(stage->state, PLM_STAGE_FATAL);
 }
 
 static void five_deaths_are_permanent(void **state)
