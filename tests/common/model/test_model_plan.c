@@ -36,18 +36,25 @@ static void memory_and_flops_are_those_of_the_estimate(void **state)
   case_documents_draw(&documents, lengths, config.vocab_size, 31);
   case_batch_place(&placed, &documents, config.max_length, 4, false);
   const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
-  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 79);
-  plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
   double pairs = 0.0,
          tokens = 0.0; /* of six blocks, three see documents, and three are causal as well */
   for (size_t i = 0; lengths[i] != 0; i++) {
     pairs += 3.0 * lengths[i] * lengths[i] + 3.0 * lengths[i] * (lengths[i] + 1) / 2;
     tokens += lengths[i];
   }
-  const double matrices = 6.0 * (4 * 32 * 32 + 2 * 32 * 256) + 32 * 32 + 33 * 32;
-  const double expected = 6.0 * matrices * tokens + 12.0 * 32 * pairs;
-  assert_true(fabs(plm_model_flops(c.model, c.masks, (uint64_t)tokens) - expected) < 1.0);
-  model_case_close(&c);
+  for (int kind = PLM_PREDICTS_TOKENS; kind <= PLM_PREDICTS_RESIDUES; kind++) {
+    static const double heads[] = {
+        [PLM_PREDICTS_TOKENS] = 32 * 32 + 33 * 32, [PLM_PREDICTS_RESIDUES] = 3 * 32};
+    const double matrices = 6.0 * (4 * 32 * 32 + 2 * 32 * 256) + heads[kind];
+    const double expected = 6.0 * matrices * tokens + 12.0 * 32 * pairs;
+    if (kind != PLM_PREDICTS_TOKENS)
+      config.head = (struct plm_head_config){
+          .kind = (enum plm_head_kind)kind, .loss = PLM_LOSS_CLASS, .outputs = 3};
+    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 79);
+    plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
+    assert_true(fabs(plm_model_flops(c.model, c.masks, (uint64_t)tokens) - expected) < 1.0);
+    model_case_close(&c);
+  }
   case_batch_free(&placed);
 }
 

@@ -104,10 +104,10 @@ static void the_trainers_lines_become_facts(void **state)
   assert_true(isnan(facts->loss) && isnan(facts->tokens_per_second) && isnan(facts->left_s));
   assert_int_equal(facts->steps, 100);
   append(supervisor, "trainer.jsonl",
-         "{\"step\":10,\"loss\":2.5,\"step_ms\":200,\"tokens_per_second\":1000}\n");
+         "{\"step\":10,\"loss\":2.5,\"epoch\":0.5,\"step_ms\":200,\"tokens_per_second\":1000}\n");
   live_update(&supervisor->screen.live);
   assert_int_equal(facts->step, 10);
-  assert_true(facts->loss == 2.5 && facts->tokens_per_second == 1000);
+  assert_true(facts->loss == 2.5 && facts->epoch == 0.5 && facts->tokens_per_second == 1000);
   assert_true(near(facts->left_s, 0.2 * 90));
   /* nine parts of what was and one of what is; what is not known or 0 changes nothing */
   append(supervisor, "trainer.jsonl",
