@@ -1,9 +1,11 @@
-/* What callers and users choose about records: heads of long ones, gaps and nucleotides. */
+/* What callers and users choose about records: heads of long ones, gaps and nucleotides; and the
+ * limit of names. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 
 #include "common/base/text/text.h"
+#include "common/corpus/corpus.h"
 #include "common/sequences/sequence_reader.h"
 
 #define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
@@ -130,6 +132,29 @@ static void text_is_not_guessed(void **state)
   }
 }
 
+/* A record whose name is too long is bad, and the next one, which has no name, is not. */
+static void names_have_a_limit(void **state)
+{
+  static const struct {
+    const char *file, *format;
+  } cases[] = {
+      {"a.fasta", ">%.*s\nLAGV\n>\nSERT\n"},
+      {"a.jsonl", "{\"id\":\"%.*s\",\"sequence\":\"LAGV\"}\n{\"sequence\":\"SERT\"}\n"},
+      {"a.csv", "id,sequence\n%.*s,LAGV\n,SERT\n"},
+  };
+  char name[PLM_NAME_LIMIT + 1];
+  (void)state;
+  memset(name, 'n', sizeof name);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int more = 0; more < 2; more++) {
+      struct plm_text text = {0};
+      plm_text_printf(&text, cases[i].format, PLM_NAME_LIMIT + more, name);
+      expect_records(open_reader(cases[i].file, text.data, PLM_TOKENIZER_ESM, 1000),
+                     more ? "bad SERT " : "LAGV SERT ");
+      plm_text_deinit(&text);
+    }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -137,6 +162,7 @@ int main(void)
       cmocka_unit_test(chains_are_kept_on_demand),
       cmocka_unit_test(heads_are_kept_on_demand),
       cmocka_unit_test(text_is_not_guessed),
+      cmocka_unit_test(names_have_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

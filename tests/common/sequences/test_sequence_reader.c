@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/base/text/text.h"
-#include "common/corpus/corpus.h"
 #include "common/sequences/sequence_reader.h"
 #include "tests/support/corpora/packed_text.h"
 #include "tests/support/harness/scratch.h"
@@ -418,42 +417,6 @@ static void buffer_borders_change_nothing(void **state)
   free(text);
 }
 
-/* A record whose name is too long is bad, and the next one, which has no name, is not. */
-static void names_have_a_limit(void **state)
-{
-  static const struct {
-    const char *file, *format;
-    int lines[2]; /* of both records */
-  } cases[] = {
-      {"a.fasta", ">%.*s\nLAGV\n>\nSERT\n", {1, 3}},
-      {"a.jsonl", "{\"id\":\"%.*s\",\"sequence\":\"LAGV\"}\n{\"sequence\":\"SERT\"}\n", {1, 2}},
-      {"a.csv", "id,sequence\n%.*s,LAGV\n,SERT\n", {2, 3}},
-  };
-  char name[PLM_NAME_LIMIT + 1];
-  (void)state;
-  memset(name, 'n', sizeof name);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    for (int more = 0; more < 2; more++) {
-      struct plm_byte_stream *stream;
-      struct plm_text text = {0}, out = {0}, expected = {0};
-      plm_text_printf(&text, cases[i].format, PLM_NAME_LIMIT + more, name);
-      assert_int_equal(
-          plm_byte_stream_open_memory(cases[i].file, text.data, text.length, &stream, NULL),
-          PLM_OK);
-      read_stream(stream, PLM_TOKENIZER_ESM, 1000, false, &out);
-      if (more)
-        plm_text_printf(&expected, "bad %s:%d record \"%.80s\": its name has more than %d bytes\n",
-                        cases[i].file, cases[i].lines[0], name, PLM_NAME_LIMIT);
-      else
-        plm_text_printf(&expected, "%.*s LAGV\n", PLM_NAME_LIMIT, name);
-      plm_text_printf(&expected, "%s:%d SERT\n", cases[i].file, cases[i].lines[1]);
-      assert_string_equal(out.data, expected.data);
-      plm_text_deinit(&text);
-      plm_text_deinit(&out);
-      plm_text_deinit(&expected);
-    }
-}
-
 /* FASTA with lines of all lengths. Most contain only letters; some contain other characters, valid
  * or not. */
 static size_t random_fasta(uint32_t *random, char *text, size_t room)
@@ -521,7 +484,6 @@ int main(void)
       cmocka_unit_test(other_compressions_are_refused),
       cmocka_unit_test(a_pipe_is_read_in_spite_of_signals),
       cmocka_unit_test(buffer_borders_change_nothing),
-      cmocka_unit_test(names_have_a_limit),
       cmocka_unit_test(long_spans_read_like_short_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

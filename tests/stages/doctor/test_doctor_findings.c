@@ -38,22 +38,6 @@ static void begin(const char *yaml)
   doctor = (struct plm_doctor){.config = &config, .program_directory = "/nowhere"};
 }
 
-/* What the host calls itself, and its clock: these take the places of libc's functions. */
-static const char *host = "127.0.0.1";
-static time_t clock_s; /* 0: the true one */
-
-int gethostname(char *name, size_t size)
-{
-  return snprintf(name, size, "%s", host) < (int)size ? 0 : -1;
-}
-
-time_t time(time_t *now)
-{
-  const time_t said = clock_s != 0 ? clock_s : (time_t)plm_clock_wall_s();
-  if (now != NULL) *now = said;
-  return said;
-}
-
 static int setup(void **state)
 {
   (void)state;
@@ -346,50 +330,6 @@ static void ports_are_tried(void **state)
   assert_int_equal(findings, 1);
 }
 
-static void the_host_name_is_looked_up(void **state)
-{
-  char found[200], fix[200];
-  (void)state;
-  begin("");
-  plm_doctor_host(&doctor);
-  expect("host name", PLM_GRADE_OK, "127.0.0.1 resolves", "");
-  host = "a-label-of-more-than-63-characters-in-which-nobody-needs-to-ask-a-server";
-  begin("");
-  plm_doctor_host(&doctor);
-  snprintf(found, sizeof found, "%s does not resolve; only several ranks need it", host);
-  expect("host name", PLM_GRADE_OK, found, "");
-  begin("trainer: {ranks: 2}");
-  plm_doctor_host(&doctor);
-  snprintf(found, sizeof found, "%s does not resolve, which Open MPI needs", host);
-  snprintf(fix, sizeof fix, "add a line for it to /etc/hosts: 127.0.1.1 %s", host);
-  expect("host name", PLM_GRADE_PROBLEM, found, fix);
-  host = "127.0.0.1";
-}
-
-static void the_clock_is_looked_at(void **state)
-{
-  static const char now[] = "2025-01-01 00:00:00 UTC";
-  (void)state;
-  clock_s = 1735689600;
-  begin("");
-  plm_doctor_host(&doctor);
-  assert_int_equal(finding_of("clock")->grade, PLM_GRADE_OK);
-  assert_int_equal(strncmp(finding_of("clock")->found, now, strlen(now)), 0);
-  clock_s--;
-  begin("");
-  plm_doctor_host(&doctor);
-  expect("clock", PLM_GRADE_WARNING, "it says 2024-12-31 23:59:59 UTC",
-         "set it: logs and metrics carry its time");
-  for (int ahead = 0; ahead < 2; ahead++) { /* files have another time */
-    clock_s = (time_t)plm_clock_wall_s() + (ahead ? 1000 : -1000);
-    begin("");
-    plm_doctor_files(&doctor);
-    assert_int_equal(finding_of("clock")->grade, PLM_GRADE_WARNING);
-    assert_non_null(strstr(finding_of("clock")->found, ahead ? " s behind this " : " s ahead of "));
-  }
-  clock_s = 0;
-}
-
 static void locales_are_tried(void **state)
 {
   (void)state;
@@ -544,8 +484,6 @@ int main(void)
       cmocka_unit_test_setup_teardown(corpora_are_read, setup, end),
       cmocka_unit_test_setup_teardown(limits_that_are_too_low, setup, end),
       cmocka_unit_test_setup_teardown(ports_are_tried, setup, end),
-      cmocka_unit_test_setup_teardown(the_host_name_is_looked_up, setup, end),
-      cmocka_unit_test_setup_teardown(the_clock_is_looked_at, setup, end),
       cmocka_unit_test_setup_teardown(locales_are_tried, setup, end),
       cmocka_unit_test_setup_teardown(a_failure_of_the_last_start, setup, end),
       cmocka_unit_test_setup_teardown(a_silent_trainer, setup, end),

@@ -1,5 +1,5 @@
-/* What `doctor` finds out about the programs and from what the trainer, which is a script here,
- * says of the run; and how the command prints findings. */
+/* What `doctor` finds out about programs, GPUs, names and clocks, and from what the trainer, a
+ * script here, says of the run; and how the command prints findings. */
 #include "stages/doctor/doctor.h"
 
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "common/base/process/cgroup.h"
 #include "stages/supervisor/prepare/trainer_estimate.h"
@@ -19,6 +20,22 @@
 static char run[PLM_PATH_SIZE], programs[PLM_PATH_SIZE];
 static struct plm_config config;
 static struct plm_doctor doctor;
+
+/* What the host calls itself, and its clock: these take the places of libc's functions. */
+static const char *host = "127.0.0.1";
+static time_t clock_s; /* 0: the true one */
+
+int gethostname(char *name, size_t size)
+{
+  return snprintf(name, size, "%s", host) < (int)size ? 0 : -1;
+}
+
+time_t time(time_t *now)
+{
+  const time_t said = clock_s != 0 ? clock_s : (time_t)plm_clock_wall_s();
+  if (now != NULL) *now = said;
+  return said;
+}
 
 static void write_program(const char *name, const char *text, mode_t mode)
 {
@@ -191,6 +208,51 @@ static void a_gpu_needs_a_driver_and_its_device(void **state)
   expect_driver(PLM_GRADE_WARNING, "you may not open 1 of 3 device nodes /dev/nvidia*",
                 "add yourself to the group that owns them: ls -l /dev/nvidia0");
   unsetenv("PLM_CUDA_LIBRARY");
+}
+
+#define UNKNOWN "a-label-of-more-than-63-characters-in-which-nobody-needs-to-ask-a-server"
+
+static void the_host_name_is_looked_up(void **state)
+{
+  (void)state;
+  examine("");
+  plm_doctor_host(&doctor);
+  expect("host name", PLM_GRADE_OK, "127.0.0.1 resolves", "");
+  host = UNKNOWN;
+  examine("");
+  plm_doctor_host(&doctor);
+  expect("host name", PLM_GRADE_OK, UNKNOWN " does not resolve; only several ranks need it", "");
+  examine("trainer: {ranks: 2}");
+  plm_doctor_host(&doctor);
+  expect("host name", PLM_GRADE_PROBLEM, UNKNOWN " does not resolve, which Open MPI needs",
+         "add a line for it to /etc/hosts: 127.0.1.1 " UNKNOWN);
+  host = "127.0.0.1";
+}
+
+static void the_clock_is_looked_at(void **state)
+{
+  static const char now[] = "2025-01-01 00:00:00 UTC";
+  const struct plm_finding *finding;
+  (void)state;
+  for (int early = 0; early < 2; early++) {
+    clock_s = 1735689600 - early;
+    examine("");
+    plm_doctor_host(&doctor);
+    assert_int_equal(findings_of("clock", &finding), 1);
+    assert_int_equal(finding->grade, early ? PLM_GRADE_WARNING : PLM_GRADE_OK);
+    assert_int_equal(strncmp(finding->found, now, strlen(now)) == 0, !early);
+  }
+  expect("clock", PLM_GRADE_WARNING, "it says 2024-12-31 23:59:59 UTC",
+         "set it: logs and metrics carry its time");
+  for (int ahead = 0; ahead < 2; ahead++) { /* files have another time */
+    clock_s = (time_t)plm_clock_wall_s() + (ahead ? 1000 : -1000);
+    examine("");
+    plm_doctor_files(&doctor);
+    assert_int_equal(findings_of("clock", &finding), 1);
+    assert_int_equal(finding->grade, PLM_GRADE_WARNING);
+    assert_non_null(strstr(finding->found, ahead ? " s behind this " : " s ahead of "));
+  }
+  clock_s = 0;
 }
 
 /* ---- what the trainer says --------------------------------------------------------------------
@@ -423,6 +485,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(programs_are_in_one_folder, setup, end),
       cmocka_unit_test_setup_teardown(a_gpu_needs_a_driver_and_its_device, setup, end),
+      cmocka_unit_test_setup_teardown(the_host_name_is_looked_up, setup, end),
+      cmocka_unit_test_setup_teardown(the_clock_is_looked_at, setup, end),
       cmocka_unit_test_setup_teardown(a_trainer_that_does_not_answer, setup, end),
       cmocka_unit_test_setup_teardown(processors_have_levels, setup, end),
       cmocka_unit_test_setup_teardown(the_library_of_products_is_named, setup, end),
