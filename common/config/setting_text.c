@@ -120,7 +120,7 @@ char *plm_setting_absolute_path(const char *base, const char *path)
     path += 2;
     while (*path == '/') path++;
   }
-  const bool here = strcmp(path, ".") == 0 || path[0] == '\0';
+  const bool here = strcmp(path, ".") == 0;
   char *joined = path[0] == '/' ? plm_strdup(path)
                                 : plm_format("%s%s%s", base, here ? "" : "/", here ? "" : path);
   size_t length = strlen(joined);

@@ -97,6 +97,22 @@ static void labels_follow_their_documents(void **state)
   expect_documents(PLM_SPLIT_TEST, false, "a c d e ");
 }
 
+/* b has one, and is too short. */
+static void a_sequence_must_have_a_label(void **state)
+{
+  static const char text[] = "name,sequence,n\na,LAGV,\nb,LA,2.5\n";
+  (void)state;
+  struct plm_ingest_result result;
+  struct plm_error error = {0};
+  const struct plm_ingest_options options = options_of("n", NULL);
+  scratch_write(input, text, sizeof text - 1);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_ingest(&options, &result, &error);
+  captured_end();
+  assert_int_equal(status, PLM_FORMAT);
+  assert_string_equal(error.what, "no sequence has a label");
+}
+
 /* A sequence without a split is left out. */
 static void a_column_says_the_split(void **state)
 {
@@ -139,6 +155,7 @@ int main(void)
   plm_log_init("t", PLM_LOG_INFO);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(labels_follow_their_documents, setup),
+      cmocka_unit_test_setup(a_sequence_must_have_a_label, setup),
       cmocka_unit_test_setup(a_column_says_the_split, setup),
       cmocka_unit_test_setup(labels_lie_cluster_by_cluster, setup),
   };

@@ -16,6 +16,7 @@
 #include "common/base/files/file.h"
 #include "common/run/run.h"
 #include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
 static int master = -1, standard_error = -1;
@@ -313,6 +314,20 @@ static void labels_have_a_color(void **state)
   live_erase(live);
 }
 
+static void colors_are_for_a_terminal(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  for (int how = 0; how < 4; how++) {
+    struct screen screen = {
+        .stages = &supervisor->stages, .detached = how == 1, .quiet = how == 2, .color = true};
+    if (how == 3) captured_begin(STDERR_FILENO);
+    screen_open(&screen);
+    if (how == 3) captured_end();
+    assert_int_equal(screen.color, how == 0);
+    assert_int_equal(screen.lines, how == 0 || how == 3);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -321,6 +336,7 @@ int main(void)
       TEST(the_trainers_lines_become_facts),   TEST(the_evaluators_lines_become_a_text),
       TEST(packers_stages_and_the_checkpoint), TEST(the_block_is_drawn_when_it_changes),
       TEST(the_block_fits_another_width),      TEST(labels_have_a_color),
+      TEST(colors_are_for_a_terminal),
   };
   return cmocka_run_group_tests_name("live terminal", tests, NULL, NULL);
 }
