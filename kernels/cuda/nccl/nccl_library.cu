@@ -19,26 +19,20 @@ template <class F> bool find(void *library, const char *name, F *function)
   return *function != nullptr;
 }
 
-plm_status refuse(void *library, struct plm_error *error)
-{
-  dlclose(library);
-  loaded = {};
-  return error->status;
-}
-
+/* A library that is refused stays loaded: the process ends with the error. */
 plm_status check_version(void *library, const char *name, int *version, struct plm_error *error)
 {
   if (!find(library, "ncclGetVersion", &loaded.get_version) ||
       loaded.get_version(version) != ncclSuccess) {
     plm_error_set(error, PLM_CONFIG, "%s is not NCCL", name);
     plm_error_hint(error, "see PLM_NCCL_LIBRARY in the environment");
-    return refuse(library, error);
+    return error->status;
   }
   if (*version >= PLM_NCCL_OLDEST) return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "%s is NCCL %d.%d.%d, but 2.28 or later is needed", name,
                 *version / 10000, *version / 100 % 100, *version % 100);
   plm_error_hint(error, "install a newer NCCL; PLM_COLLECTIVE=mpi works without it, but is slow");
-  return refuse(library, error);
+  return error->status;
 }
 
 plm_status find_functions(void *library, const char *name, struct plm_error *error)
@@ -56,7 +50,7 @@ plm_status find_functions(void *library, const char *name, struct plm_error *err
     return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "%s lacks functions of NCCL: %.300s", name, dlerror());
   plm_error_hint(error, "install NCCL 2.28 or later");
-  return refuse(library, error);
+  return error->status;
 }
 
 } // namespace
