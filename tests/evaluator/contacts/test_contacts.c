@@ -16,6 +16,7 @@
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/must.h"
+#include "tests/support/harness/shown_progress.h"
 
 enum { L = 64, MOST = L - 2, PROTEINS = 7, TRAINING = 3, FAR = 24, LONGEST = 70 };
 
@@ -259,7 +260,11 @@ static void precisions(void **state)
   add(4, weights, &expected);
   add(5, weights, &expected);
   add(6, weights, &expected);
+  shown_progress_begin();
   assert_int_equal(plm_contacts_run(&request, &folder, &model.inference, &got, NULL), PLM_OK);
+  shown_progress_end("contacts 15 %  1 protein, \ncontacts 17 %  2 proteins, \n"
+                     "contacts 37 %  3 proteins, \ncontacts 46 %  5 proteins, \n"
+                     "contacts 69 %  6 proteins, \ncontacts 91 %  7 proteins, ");
   assert_int_equal(got.trained, expected.trained);
   assert_int_equal(got.tested, expected.tested);
   assert_int_equal(got.heads, expected.heads);
