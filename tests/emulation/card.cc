@@ -84,7 +84,8 @@ void parse_word(Card &to, const std::string &word)
   else if (key == "capture")
     to.capture = capture_of(value);
   else if (key == "products")
-    to.wrong_products = value == "wrong", to.faulty_products = value == "fault";
+    to.wrong_products = value == "wrong", to.faulty_products = value == "fault",
+    to.large_products = value == "large";
   else
     stop("a card with %s", word.c_str());
 }

@@ -23,9 +23,11 @@
  *   capture=WHERE        a stream cannot be captured. WHERE is begin, call (a launch invalidates
  *                        the capture), end, or instantiate (there is no memory for the graph)
  *   work_us=N            events tell the time by a clock that only the device's work moves: each
- * part of it takes N us, and a multiply-add of a matrix instruction 0.1 ns cold_ms=N for N ms of
- * that clock from now on, all of it takes ten times as long products=wrong       products of
- * warpgroups give wrong results products=fault       they are a fault of the device
+ *                        part of it takes N us, and a multiply-add of a matrix instruction 0.1 ns
+ *   cold_ms=N            for N ms of that clock from now on, all of it takes ten times as long
+ *   products=wrong       products of warpgroups give wrong results
+ *   products=large       all their results are 2.5 % too large
+ *   products=fault       they are a fault of the device
  *
  * A word that is not known ends the process. When a stream is destroyed, "works N" is traced
  * (runtime.h), the work items that the process has done. */
@@ -45,7 +47,7 @@ enum class Capture { SOUND, BEGIN, CALL, END, INSTANTIATE };
 struct Card {
   int capability, multiprocessors, driver, lost_device; /* lost_device: -1 for all */
   std::string name, gone, busy, lost_after, once;
-  bool present, wrong_products, faulty_products;
+  bool present, wrong_products, faulty_products, large_products;
   uint64_t used, lost, work_ns, cold_until_ns;
   size_t shared; /* 0: nothing is said */
   Capture capture;

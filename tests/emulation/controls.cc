@@ -76,6 +76,11 @@ bool wrong_products()
   return card().wrong_products;
 }
 
+double product_scale()
+{
+  return card().large_products ? 1.025 : 1;
+}
+
 } // namespace plm::emulation
 
 extern "C" void plm_emulation_order(uint64_t seed)

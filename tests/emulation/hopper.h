@@ -86,6 +86,7 @@ struct Product {
   bool accumulate;
 };
 bool wrong_products();  /* plm_emulation_capability */
+double product_scale(); /* of the results */
 bool faulty_products(); /* plm_emulation_faulty_products */
 void product_fence();
 void product_begin(const Product &product);

@@ -184,6 +184,7 @@ void compute(int first, size_t group, size_t index)
       read_major_k(at, n, &b[0][n], MOST_COLUMNS);
   count_multiply_adds((uint64_t)ROWS * STEP * (uint64_t)product.n);
   double sums[MOST_COLUMNS];
+  const double scale = product_scale();
   for (int row = 0; row < ROWS; row++) {
     multiply_row(sums, a[row], &b[0][0], product.n);
     if (wrong_products() && row == 9) sums[3] = -sums[3];
@@ -194,7 +195,7 @@ void compute(int first, size_t group, size_t index)
     }
     for (int n = 0; n < product.n; n++) {
       float &d = values[n % 8 / 2][n / 8 * 4 + row % 16 / 8 * 2 + n % 2];
-      d = (float)((product.accumulate ? (double)d : 0.0) + sums[n]);
+      d = (float)((product.accumulate ? (double)d : 0.0) + scale * sums[n]);
     }
   }
 }

@@ -383,7 +383,8 @@ static void damaged_choices_are_named(void **state)
   ops->close(ops);
 }
 
-/* On a device of 9.0 whose products are wrong the library is used, tuned or not. */
+/* On a device of 9.0 whose products are wrong, one of them or all by little, the library is used,
+ * tuned or not. */
 static void a_device_is_checked(void **state)
 {
   (void)state;
@@ -394,16 +395,20 @@ static void a_device_is_checked(void **state)
   problem_init(&fused, 40, 72, 136);
   problem_init(&p, 40, 72, 136);
   both_ways(&library, &fused);
-  plm_emulation_capability(90, true);
-  struct plm_ops *ops = open_tuning(1);
-  ops->tune(ops, true, NULL);
-  run_on(&p, ops);
-  assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
-  assert_null(strstr(algorithms, "relu2"));
-  ops->close(ops);
+  for (int i = 0; i < 2; i++) {
+    plm_emulation_capability(90, i == 0);
+    if (i == 1) plm_emulation_card("products=large");
+    struct plm_ops *ops = open_tuning(1);
+    ops->tune(ops, true, NULL);
+    run_on(&p, ops);
+    assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
+    assert_null(strstr(algorithms, "relu2"));
+    ops->close(ops);
+    free(algorithms);
+  }
+  plm_emulation_card("products=right");
   plm_emulation_capability(90, false);
   setenv("PLM_CUDA_RELU2", "fused", 1);
-  free(algorithms);
   problem_deinit(&library);
   problem_deinit(&fused);
   problem_deinit(&p);
