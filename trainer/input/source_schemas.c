@@ -39,9 +39,6 @@ static plm_status receive_schema(struct plm_ranks *ranks, struct plm_label_schem
   PLM_TRY(plm_collective_receive(ranks->collective, PLM_LANE_INPUT, 0, &size, sizeof size, error));
   if (size == 0) return PLM_OK;
   if (size == no_more) return plm_error_set(error, PLM_INTERRUPTED, "rank 0 stops");
-  if (size > PLM_LABEL_SCHEMA_LIMIT)
-    return plm_error_set(error, PLM_PROTOCOL, "a schema of labels of %llu bytes from rank 0",
-                         (unsigned long long)size);
   uint8_t *bytes = plm_alloc(size);
   plm_status status =
       plm_collective_receive(ranks->collective, PLM_LANE_INPUT, 0, bytes, size, error);
