@@ -84,7 +84,6 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
 {
   char *text;
   size_t size;
-  *journal = (struct plm_embed_journal){0};
   PLM_TRY(plm_file_read(path, LIMIT_BYTES, &text, &size, error));
   cJSON *json = plm_json_line(text);
   free(text);

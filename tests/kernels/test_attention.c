@@ -319,7 +319,7 @@ static double executed_of_allowed(unsigned kinds, const struct plm_attention_ker
 {
   struct attention_case p;
   attention_case_init(&p, &sample.batch, kinds, 100, 0, 1, 16, false);
-  const struct plm_attention_area area = run(&p, kernels, 1);
+  const struct plm_attention_area area = run(&p, kernels, 3);
   attention_case_deinit(&p);
   assert_true(area.allowed > 0 && area.executed >= area.allowed);
   return (double)area.executed / (double)area.allowed;

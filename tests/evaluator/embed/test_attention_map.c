@@ -8,6 +8,7 @@
 
 #include "common/base/numbers/philox.h"
 #include "evaluator/embed/contact_map.h"
+#include "tests/support/harness/aborted.h"
 #include "tests/support/harness/must.h"
 
 /* The queries and keys of a chunk, in which the sequence begins at row FIRST. */
@@ -124,6 +125,24 @@ static void maps_are_those_of_the_definition(void **state)
   }
 }
 
+static void run_heads(const void *context)
+{
+  static struct scene scene;
+  const int32_t *heads = context;
+  struct plm_attention_map *map;
+  fill(&scene, 2, 3, 16, false);
+  (void)plm_attention_map_open(1, &map, NULL);
+  (void)plm_attention_map_run(map, &scene.source, heads[0], heads[1], take, NULL, NULL);
+}
+
+static void heads_that_are_not_there(void **state)
+{
+  (void)state;
+  static const int32_t heads[][2] = {{0, 4}, {2, 2}, {-1, 2}, {1, 0}};
+  for (int i = 0; i < 4; i++)
+    assert_non_null(strstr(aborted(run_heads, heads[i]), "heads <= source->H"));
+}
+
 /* The contacts of residues (n, n), by their definition. */
 static void contacts_of(const struct plm_map_source *source, const float *weights, double bias,
                         double *contacts)
@@ -187,6 +206,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(maps_are_those_of_the_definition),
+      cmocka_unit_test(heads_that_are_not_there),
       cmocka_unit_test(contacts_are_those_of_the_definition),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -292,6 +292,7 @@ static void a_stopped_run_continues_with_the_same_text(void **state)
                                  .loss = PLM_LOSS_CLASS},
         false);
     struct plm_predict_request request = request_of("out.jsonl");
+    request.per_residue = each == 1;
     predict(&request, false, PLM_OK, &error);
     char *whole = result();
     for (int stops = 0; stops < 2; stops++) {
@@ -303,6 +304,8 @@ static void a_stopped_run_continues_with_the_same_text(void **state)
     }
     request.logits = true; /* other outputs: refused, and nothing is lost */
     predict(&request, false, PLM_EXISTS, &error);
+    assert_int_equal(captured_times(error.what, " --per-residue"), 2 * each);
+    assert_int_equal(captured_times(error.what, " --logits"), 1);
     request.logits = false;
     const char *said = predict(&request, false, PLM_OK, &error);
     assert_int_equal(number_after(said, "\"resumed_sequences\":"), before);
