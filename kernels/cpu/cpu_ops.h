@@ -51,6 +51,13 @@ static inline struct plm_cpu *plm_cpu_of(struct plm_ops *ops)
 /* The best instruction set that the processor has and PLM_CPU_ISA leaves. */
 enum plm_isa plm_cpu_best_isa(void);
 
+/* How much of n a tile has that begins at `begin`: `size`, and the last one what is left. */
+static inline int64_t plm_tile_extent(int64_t n, int64_t begin, int64_t size)
+{
+  const int64_t left = n - begin;
+  return left < size ? left : size;
+}
+
 /* Address of an element of activations. Its size is known only at run time, because act is void. */
 static inline const act *plm_act_at(const struct plm_cpu *cpu, const act *base, int64_t element)
 {

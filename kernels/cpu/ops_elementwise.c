@@ -19,11 +19,11 @@ static int64_t ops_elementwise_tiles_of(int64_t n)
 }
 
 /* Defines the operands of a tile: `out` and `a`, both activations of `count` elements. */
-#define TILE_OF(job, tile)                                                 \
-  const int64_t begin = (tile)*TILE;                                       \
-  const int64_t count = (job)->n - begin < TILE ? (job)->n - begin : TILE; \
-  void *const out = plm_act_at_mutable((job)->cpu, (job)->out, begin);     \
-  const void *const a = plm_act_at((job)->cpu, (job)->a, begin);           \
+#define TILE_OF(job, tile)                                             \
+  const int64_t begin = (tile)*TILE;                                   \
+  const int64_t count = plm_tile_extent((job)->n, begin, TILE);        \
+  void *const out = plm_act_at_mutable((job)->cpu, (job)->out, begin); \
+  const void *const a = plm_act_at((job)->cpu, (job)->a, begin);       \
   (void)thread
 
 static void ops_elementwise_run(struct plm_cpu *cpu, plm_pool_tile function, void *out,
@@ -37,7 +37,7 @@ static void round_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   (void)thread;
-  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  const int64_t begin = tile * TILE, count = plm_tile_extent(job->n, begin, TILE);
   job->cpu->vector.from_float(plm_act_at_mutable(job->cpu, job->out, begin),
                               (const float *)job->a + begin, count);
 }
@@ -51,7 +51,7 @@ static void float_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   (void)thread;
-  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  const int64_t begin = tile * TILE, count = plm_tile_extent(job->n, begin, TILE);
   job->cpu->vector.to_float((float *)job->out + begin, plm_act_at(job->cpu, job->a, begin), count);
 }
 
@@ -64,7 +64,7 @@ static void to_bf16_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   (void)thread;
-  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  const int64_t begin = tile * TILE, count = plm_tile_extent(job->n, begin, TILE);
   job->cpu->vector.bf16_from_float((bf16 *)job->out + begin, (const float *)job->a + begin, count);
 }
 
@@ -77,7 +77,7 @@ static void from_bf16_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   (void)thread;
-  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  const int64_t begin = tile * TILE, count = plm_tile_extent(job->n, begin, TILE);
   job->cpu->vector.bf16_to_float((float *)job->out + begin, (const bf16 *)job->a + begin, count);
 }
 
@@ -159,8 +159,9 @@ static void swiglu_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct pair_job *job = context;
   (void)thread;
-  const int64_t end = (tile + 1) * SWIGLU_TILE < job->N ? (tile + 1) * SWIGLU_TILE : job->N;
-  for (int64_t i = tile * SWIGLU_TILE; i < end; i++)
+  const int64_t begin = tile * SWIGLU_TILE,
+                end = begin + plm_tile_extent(job->N, begin, SWIGLU_TILE);
+  for (int64_t i = begin; i < end; i++)
     job->cpu->vector.swiglu_forward(plm_act_at_mutable(job->cpu, job->out, i * job->n),
                                     plm_act_at(job->cpu, job->a, i * 2 * job->n), job->n);
 }
@@ -176,8 +177,9 @@ static void swiglu_back_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct pair_job *job = context;
   (void)thread;
-  const int64_t end = (tile + 1) * SWIGLU_TILE < job->N ? (tile + 1) * SWIGLU_TILE : job->N;
-  for (int64_t i = tile * SWIGLU_TILE; i < end; i++)
+  const int64_t begin = tile * SWIGLU_TILE,
+                end = begin + plm_tile_extent(job->N, begin, SWIGLU_TILE);
+  for (int64_t i = begin; i < end; i++)
     job->cpu->vector.swiglu_backward(plm_act_at_mutable(job->cpu, job->out, i * 2 * job->n),
                                      plm_act_at(job->cpu, job->a, i * job->n),
                                      plm_act_at(job->cpu, job->b, i * 2 * job->n), job->n);
@@ -203,7 +205,7 @@ static void scale_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct scale_job *job = context;
   (void)thread;
-  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  const int64_t begin = tile * TILE, count = plm_tile_extent(job->n, begin, TILE);
   job->cpu->vector.scale(plm_act_at_mutable(job->cpu, job->x, begin), job->factor, count);
 }
 
@@ -217,8 +219,8 @@ static void scale_rows_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct scale_job *job = context;
   (void)thread;
-  const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
-  for (int64_t i = tile * ROWS_TILE; i < end; i++) {
+  const int64_t begin = tile * ROWS_TILE, end = begin + plm_tile_extent(job->N, begin, ROWS_TILE);
+  for (int64_t i = begin; i < end; i++) {
     void *row = plm_act_at_mutable(job->cpu, job->x, i * job->n);
     if (job->factors[i] != 0)
       job->cpu->vector.scale(row, job->factors[i], job->n);
@@ -245,9 +247,9 @@ static void gather_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct rows_job *job = context;
   (void)thread;
-  const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
+  const int64_t begin = tile * ROWS_TILE, end = begin + plm_tile_extent(job->N, begin, ROWS_TILE);
   const size_t bytes = (size_t)job->D * job->cpu->ops.act_bytes;
-  for (int64_t n = tile * ROWS_TILE; n < end; n++) {
+  for (int64_t n = begin; n < end; n++) {
     void *to = plm_act_at_mutable(job->cpu, job->out, n * job->D);
     if (job->rows[n] >= 0)
       memcpy(to, plm_act_at(job->cpu, job->x, job->rows[n] * job->D), bytes);
@@ -267,8 +269,8 @@ static void scatter_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct rows_job *job = context;
   (void)thread;
-  const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
-  for (int64_t n = tile * ROWS_TILE; n < end; n++)
+  const int64_t begin = tile * ROWS_TILE, end = begin + plm_tile_extent(job->N, begin, ROWS_TILE);
+  for (int64_t n = begin; n < end; n++)
     if (job->rows[n] >= 0)
       job->cpu->vector.add(plm_act_at_mutable(job->cpu, job->out, job->rows[n] * job->D),
                            plm_act_at(job->cpu, job->x, n * job->D), job->D);

@@ -54,9 +54,10 @@ static void quantise_weights(void *context, int64_t tile, uint32_t thread)
   const struct weights_job *job = context;
   const struct plm_int8_kernel *kernel = job->cpu->int8;
   const struct matrix *to = &job->matrix;
-  const int64_t begin = tile * WEIGHT_ROWS_TILE, left = job->count - begin;
+  const int64_t begin = tile * WEIGHT_ROWS_TILE;
+  const int64_t end = begin + plm_tile_extent(job->count, begin, WEIGHT_ROWS_TILE);
   int32_t *words = job->words + (int64_t)thread * to->depth / kernel->in_word;
-  for (int64_t n = begin; n < begin + (left < WEIGHT_ROWS_TILE ? left : WEIGHT_ROWS_TILE); n++) {
+  for (int64_t n = begin; n < end; n++) {
     const int64_t row = job->first + n;
     int8_t *panel =
         to->panels + row / PLM_INT8_PANEL * PLM_INT8_PANEL * to->depth + row % PLM_INT8_PANEL * 4;
@@ -108,8 +109,9 @@ static void quantise_activations(void *context, int64_t tile, uint32_t thread)
 {
   const struct product_job *job = context;
   (void)thread;
-  const int64_t begin = tile * ROWS_QUANTISED, left = job->N - begin;
-  for (int64_t n = begin; n < begin + (left < ROWS_QUANTISED ? left : ROWS_QUANTISED); n++)
+  const int64_t begin = tile * ROWS_QUANTISED;
+  const int64_t end = begin + plm_tile_extent(job->N, begin, ROWS_QUANTISED);
+  for (int64_t n = begin; n < end; n++)
     job->scales[n] =
         job->kernel->quantise(job->words + n * job->steps, job->x + n * job->I, job->I);
 }
@@ -128,7 +130,7 @@ static const void *panel_of(const struct product_job *job, int64_t panel, uint32
 static void scale_panel(const struct product_job *job, const int32_t *sums, int64_t begin,
                         int64_t rows, int64_t panel)
 {
-  const int64_t first = panel * PLM_INT8_PANEL, left = job->O - first;
+  const int64_t first = panel * PLM_INT8_PANEL;
   const int64_t at = begin * job->O + first;
   const struct plm_int8_scaling scaling = {
       .y = job->y + at,
@@ -140,7 +142,7 @@ static void scale_panel(const struct product_job *job, const int32_t *sums, int6
       .totals = job->kernel->in_word == 4 ? job->matrix.totals + first : NULL,
       .bias = job->layer->bias != NULL ? job->layer->bias + first : NULL,
       .rows = rows,
-      .columns = left < PLM_INT8_PANEL ? left : PLM_INT8_PANEL};
+      .columns = plm_tile_extent(job->O, first, PLM_INT8_PANEL)};
   job->kernel->scale(&scaling);
 }
 
@@ -172,11 +174,11 @@ static void finish_row(const struct product_job *job, float *y, int64_t columns)
 static void multiply_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct product_job *job = context;
-  const int64_t begin = tile / job->strips * ROWS_TILE, left = job->N - begin;
-  const int64_t rows = left < ROWS_TILE ? left : ROWS_TILE;
+  const int64_t begin = tile / job->strips * ROWS_TILE;
+  const int64_t rows = plm_tile_extent(job->N, begin, ROWS_TILE);
   const int64_t first = tile % job->strips * PANELS_STRIP * PLM_INT8_PANEL;
   const int64_t whole = PANELS_STRIP * PLM_INT8_PANEL;
-  const int64_t columns = job->O - first < whole ? job->O - first : whole;
+  const int64_t columns = plm_tile_extent(job->O, first, whole);
   multiply_panels(job, begin, rows, first / PLM_INT8_PANEL,
                   plm_int8_padded(first + columns) / PLM_INT8_PANEL, thread);
   if (job->layer->after == PLM_INT8_LINEAR) return;

@@ -76,8 +76,8 @@ struct tanh_job {
 static void tanh_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct tanh_job *job = context;
-  const int64_t begin = tile * ELEMENTS_TILE, left = job->n - begin;
-  const int64_t count = left < ELEMENTS_TILE ? left : ELEMENTS_TILE;
+  const int64_t begin = tile * ELEMENTS_TILE;
+  const int64_t count = plm_tile_extent(job->n, begin, ELEMENTS_TILE);
   void *out = plm_act_at_mutable(job->cpu, job->out, begin);
   const void *a = plm_act_at(job->cpu, job->a, begin);
   (void)thread;

@@ -15,8 +15,8 @@ static void totals_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct totals_job *job = context;
   (void)thread;
-  const int64_t begin = tile * COLUMNS_TILE, left = job->D - begin;
-  const int64_t columns = left < COLUMNS_TILE ? left : COLUMNS_TILE;
+  const int64_t begin = tile * COLUMNS_TILE;
+  const int64_t columns = plm_tile_extent(job->D, begin, COLUMNS_TILE);
   double sums[COLUMNS_TILE] = {0};
   for (int64_t t = 0; t < job->tiles; t++) {
     const float *part = job->parts + t * job->stride + begin;
@@ -49,7 +49,7 @@ static int64_t ops_layer_norm_tiles_of(int64_t N)
 
 static int64_t ops_layer_norm_rows_of(int64_t tile, int64_t N)
 {
-  return N - tile * ROWS_TILE < ROWS_TILE ? N - tile * ROWS_TILE : ROWS_TILE;
+  return plm_tile_extent(N, tile * ROWS_TILE, ROWS_TILE);
 }
 
 static void forward_tile(void *context, int64_t tile, uint32_t thread)
@@ -107,11 +107,10 @@ static void bias_tile(void *context, int64_t tile, uint32_t thread)
   (void)thread;
   const int64_t strips = (job->D + COLUMNS_TILE - 1) / COLUMNS_TILE;
   const int64_t rows = tile / strips, first = tile % strips * COLUMNS_TILE;
-  const int64_t left = job->D - first;
   job->cpu->vector.act_column_sums(job->parts + rows * job->D + first,
                                    plm_act_at(job->cpu, job->dh, rows * ROWS_TILE * job->D + first),
                                    job->D, ops_layer_norm_rows_of(rows, job->N),
-                                   left < COLUMNS_TILE ? left : COLUMNS_TILE);
+                                   plm_tile_extent(job->D, first, COLUMNS_TILE));
 }
 
 static void bias_backward(struct plm_ops *ops, float *dbias, const act *dy, int64_t N, int64_t O)

@@ -121,9 +121,9 @@ static void widen_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct widen_job *job = context;
   (void)thread;
-  const int64_t begin = tile * WIDENED_TILE, left = job->n - begin;
+  const int64_t begin = tile * WIDENED_TILE;
   job->cpu->vector.to_float(job->out + begin, plm_act_at(job->cpu, job->in, begin),
-                            left < WIDENED_TILE ? left : WIDENED_TILE);
+                            plm_tile_extent(job->n, begin, WIDENED_TILE));
 }
 
 /* Floats in which B is widened. */
@@ -185,8 +185,8 @@ static void run_widened(const struct tiles_job *job, int64_t room, uint32_t thre
 static void run_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct tiles_job *job = context;
-  const int64_t begin = tile * job->tiling.tile, left = job->rows - begin;
-  const int64_t rows = left < job->tiling.tile ? left : job->tiling.tile;
+  const int64_t begin = tile * job->tiling.tile;
+  const int64_t rows = plm_tile_extent(job->rows, begin, job->tiling.tile);
   const char *A = job->A + begin * job->a_stride;
   char *C = job->C + begin * job->c_stride;
   const char *start = job->residual != NULL ? job->residual + begin * job->c_stride : C;

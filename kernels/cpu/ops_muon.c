@@ -33,9 +33,9 @@ static void ops_muon_run(struct pass *pass, plm_pool_tile function)
     for (int64_t i = 0; i < tiles; i++) function(pass, i, (uint32_t)pass->thread);
 }
 
-#define TILE_OF(pass, tile)                                                  \
-  const int64_t begin = (tile)*TILE;                                         \
-  const int64_t count = (pass)->n - begin < TILE ? (pass)->n - begin : TILE; \
+#define TILE_OF(pass, tile)                                      \
+  const int64_t begin = (tile)*TILE;                             \
+  const int64_t count = plm_tile_extent((pass)->n, begin, TILE); \
   (void)thread
 
 static void nesterov_tile(void *context, int64_t tile, uint32_t thread)
@@ -78,7 +78,7 @@ static double norm_of(struct plm_cpu *cpu, int thread, const float *x, int64_t n
   if (thread == PLM_CPU_ALL) return sqrt(plm_cpu_sum_squares(cpu, x, (size_t)n));
   double sum = 0;
   for (int64_t i = 0; i < n; i += SUM_TILE)
-    sum += cpu->vector.sum_squares(x + i, n - i < SUM_TILE ? n - i : SUM_TILE);
+    sum += cpu->vector.sum_squares(x + i, plm_tile_extent(n, i, SUM_TILE));
   return sqrt(sum);
 }
 

@@ -16,9 +16,9 @@ struct job {
 
 #define AT(job, pointer) plm_act_at((job)->cpu, (job)->pointer, begin *(job)->D)
 #define OUT(job, pointer) plm_act_at_mutable((job)->cpu, (job)->pointer, begin *(job)->D)
-#define ROWS_OF(job, tile)                                                           \
-  const int64_t begin = (tile)*ROWS_TILE;                                            \
-  const int64_t count = (job)->N - begin < ROWS_TILE ? (job)->N - begin : ROWS_TILE; \
+#define ROWS_OF(job, tile)                                           \
+  const int64_t begin = (tile)*ROWS_TILE;                            \
+  const int64_t count = plm_tile_extent((job)->N, begin, ROWS_TILE); \
   (void)thread
 
 static int64_t ops_norm_tiles_of(int64_t N)

@@ -12,9 +12,9 @@ struct job {
   int64_t n;
 };
 
-#define TILE_OF(job, tile)                                                 \
-  const int64_t begin = (tile)*TILE;                                       \
-  const int64_t count = (job)->n - begin < TILE ? (job)->n - begin : TILE; \
+#define TILE_OF(job, tile)                                      \
+  const int64_t begin = (tile)*TILE;                            \
+  const int64_t count = plm_tile_extent((job)->n, begin, TILE); \
   (void)thread
 
 static int64_t ops_optimizer_tiles_of(int64_t n)

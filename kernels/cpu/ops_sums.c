@@ -26,7 +26,7 @@ static double sum_differences(const struct sum_job *job, int64_t begin, int64_t 
 static void sum_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct sum_job *job = context;
-  const int64_t begin = tile * TILE, left = job->n - begin, n = left < TILE ? left : TILE;
+  const int64_t begin = tile * TILE, n = plm_tile_extent(job->n, begin, TILE);
   (void)thread;
   job->sums[tile] = job->minus == NULL ? job->cpu->vector.sum_squares(job->x + begin, n)
                                        : sum_differences(job, begin, n);
@@ -107,9 +107,9 @@ struct parts_job {
 static void parts_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct parts_job *job = context;
-  const int64_t begin = tile * TILE, left = job->n - begin;
+  const int64_t begin = tile * TILE, n = plm_tile_extent(job->n, begin, TILE);
   (void)thread;
-  job->cpu->vector.sum_parts(job->to, job->parts, job->count, begin, left < TILE ? left : TILE);
+  job->cpu->vector.sum_parts(job->to, job->parts, job->count, begin, n);
 }
 
 static void sum_parts(struct plm_ops *ops, float *to, const float *const *parts, uint32_t count,
