@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/text/json.h"
+#include "tests/emulation/controls.h"
 #include "tests/support/cases/profile_scene.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/operators/device_case.h"
@@ -241,10 +242,12 @@ static void events_of_the_cpu_add_up_to_the_step(void **state)
   cJSON_Delete(json);
 }
 
-/* On a device, the host launches operators and waits, and the device computes them. */
+/* On a device, the host launches operators and waits, and the device computes them. By the emulated
+ * card's clock, an operator and the event before it take 1 us each. */
 static void events_of_a_device_add_up_to_the_step(void **state)
 {
   (void)state;
+  if (!device_case_is_real()) plm_emulation_card("work_us=1");
   cJSON *json = profile_of_steps(device_case_open(PLM_PRECISION_FP32, 1), PLM_TRACK_DEVICE);
   const cJSON *events = cJSON_GetObjectItem(json, "traceEvents");
   const cJSON *launch = find_event(events, "linear_forward", PLM_TRACK_STEP);
@@ -255,6 +258,11 @@ static void events_of_a_device_add_up_to_the_step(void **state)
   const cJSON *copy = find_event(events, "download_beside", PLM_TRACK_COPIES);
   assert_non_null(copy);
   assert_string_equal(plm_json_string(copy, "cat", ""), "copy");
+  if (!device_case_is_real()) {
+    assert_int_equal(ns_of(find_event(events, "linear_forward", PLM_TRACK_DEVICE), "dur"), 2000);
+    assert_int_equal(ns_of(copy, "dur"), 2000);
+    plm_emulation_card("work_us=0");
+  }
   cJSON_Delete(json);
 }
 
