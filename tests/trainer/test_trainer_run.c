@@ -177,6 +177,8 @@ static void a_run_that_is_stopped_ends_the_same(void **state)
   trainer_scene_checkpoints(&scene, "0 2 3 ");
   trainer_scene_trains(&scene, 2, false); /* of steps 4 and 5 */
   trainer_scene_says(&scene, "resuming after step 3\n");
+  trainer_scene_says(&scene, "nothing is profiled: the run continues after step 3, and "
+                             "trainer.profile.steps ends at 3\n");
   trainer_scene_checkpoints(&scene, "0 2 3 4 5 ");
   trainer_scene_trains(&scene, 0, true);
   trainer_scene_says(&scene, "resuming after step 5\n");
