@@ -351,7 +351,8 @@ static void options_have_to_fit_the_model(void **state)
     assert_int_equal(status, PLM_OK);
     free(output());
     assert_int_equal(plm_score_positions(&request, other.inference.ops, &error), PLM_USAGE);
-    assert_non_null(strstr(error.what, bytes ? "--per-position: this model's letters are bytes"
+    assert_int_equal(strncmp(error.what, "--per-position: ", 16), 0);
+    assert_non_null(strstr(error.what, bytes ? "this model's letters are bytes"
                                              : "is a causal model, which masks nothing"));
     inference_case_close(&other);
   }

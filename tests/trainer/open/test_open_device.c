@@ -76,6 +76,29 @@ static void a_transport_that_does_not_open_ends_it(void **state)
   close_scene(&s);
 }
 
+/* The rate of products is kept with all on which it depends, and else measured anew. */
+static void a_resume_keeps_the_rate_of_products(void **state)
+{
+  (void)state;
+  enum { DEVICE, PRECISION, PRODUCTS, THREADS, NOTHING };
+  for (int changed = DEVICE; changed <= NOTHING; changed++) {
+    struct scene s;
+    assert_int_equal(open_scene(&s, "cpu", NULL), PLM_OK);
+    struct plm_resolved *resolved = &s.trainer.state.resolved;
+    plm_close_device(&s.trainer);
+    resolved->product_flops = 1;
+    if (changed == DEVICE) strcpy(resolved->device, "cuda");
+    const bool bf16 = strcmp(resolved->precision, "bf16") == 0;
+    if (changed == PRECISION) strcpy(resolved->precision, bf16 ? "fp32" : "bf16");
+    if (changed == PRODUCTS) strcpy(resolved->bf16_products, "other");
+    resolved->threads += changed == THREADS;
+    resolved->anew = (struct plm_anew){.precision = true, .threads = true};
+    assert_int_equal(plm_open_device(&s.trainer, true, NULL), PLM_OK);
+    assert_int_equal(resolved->product_flops == 1, changed == NOTHING);
+    close_scene(&s);
+  }
+}
+
 static int find_library(void **state)
 {
   static char path[PLM_PATH_SIZE];
@@ -93,6 +116,7 @@ int main(void)
       cmocka_unit_test(hosts_exchange_directly),
       cmocka_unit_test(devices_exchange_through_the_host),
       cmocka_unit_test(a_transport_that_does_not_open_ends_it),
+      cmocka_unit_test(a_resume_keeps_the_rate_of_products),
   };
   return cmocka_run_group_tests(tests, find_library, NULL);
 }

@@ -3,6 +3,7 @@
 #include "trainer/step/chunk_losses.h"
 
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_collective.h"
 
 enum { STEP_CHUNKS = 7, MICRO_CHUNKS = 3 };
 
@@ -69,6 +70,35 @@ static void a_step_has_the_losses_of_its_micro_batches(void **state)
   ops->close(ops);
 }
 
+/* Each rank gets what all of them tell: here the first one's, which another one tells. */
+static void ranks_have_the_losses_of_all(void **state)
+{
+  (void)state;
+  struct plm_objective_totals totals[2] = {{.rows = 10}, {.rows = 11}};
+  static const struct plm_chunk_loss answers[4] = {{1, {.rows = 1}}, {2, {.rows = 2}}};
+  const double values[2] = {1.5, 2.5};
+  struct fake_collective fake;
+  struct plm_chunk_losses *losses;
+  const struct plm_chunk_loss *all;
+  struct plm_ops *ops;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+  counted = *ops;
+  fake_collective_init(&fake, 1, 2);
+  fake.answers = answers;
+  struct plm_ranks ranks = {.collective = &fake.base, .rank = 1, .ranks = 2};
+  assert_int_equal(plm_chunk_losses_open(&counted, &ranks, 2, 2, &losses, NULL), PLM_OK);
+  plm_chunk_losses_begin(losses);
+  write_losses(losses, values, 0, 2);
+  assert_int_equal(plm_chunk_losses_finish(losses, totals, &all, NULL), PLM_OK);
+  for (int c = 0; c < 4; c++) {
+    assert_true(all[c].loss == (c < 2 ? 1 + c : values[c - 2]));
+    assert_int_equal(all[c].totals.rows, c < 2 ? 1 + c : 8 + c);
+  }
+  plm_chunk_losses_close(losses);
+  fake_collective_deinit(&fake);
+  ops->close(ops);
+}
+
 /* Each rank keeps what all of them tell. */
 static void the_memory_of_ranks(void **state)
 {
@@ -85,6 +115,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_has_the_losses_of_its_micro_batches),
+      cmocka_unit_test(ranks_have_the_losses_of_all),
       cmocka_unit_test(the_memory_of_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,7 +236,12 @@ static void lines_wait_for_a_full_disk(void **state)
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
   assert_int_equal(plm_step_report_flush(report, NULL), PLM_OK);
   expect_steps(run, "1 2 3 4 5 6 7 ");
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  write_steps(report, 8, 8);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  expect_steps(run, "1 2 3 4 5 6 7 ");
   plm_step_report_close(report);
+  expect_steps(run, "1 2 3 4 5 6 7 8 ");
 }
 
 /* ---- TensorBoard ----------------------------------------------------------------------------- */
