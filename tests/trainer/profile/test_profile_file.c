@@ -272,6 +272,58 @@ static void only_rank_0_measures_the_rate_of_copies(void **state)
   fake_collective_deinit(&fake);
 }
 
+/* What rank 0 tells (profile_write.c), and what rank 1 sends it. */
+static struct origin {
+  uint64_t began_ns, agreed_ns;
+  char host[PLM_HOST_NAME_SIZE];
+} origin;
+static char sent[1 << 13];
+
+static plm_status wait_with_origin(struct plm_collective *collective, struct plm_transfer *transfer,
+                                   struct plm_error *error)
+{
+  (void)collective;
+  (void)error;
+  if (transfer->kind == PLM_BROADCAST && transfer->bytes == sizeof origin)
+    memcpy(transfer->to, &origin, sizeof origin);
+  if (transfer->kind == PLM_SEND && transfer->bytes > sizeof(uint64_t))
+    strncat(sent, transfer->from, transfer->bytes);
+  return PLM_OK;
+}
+
+static void record_wait(struct profile_scene *scene, uint64_t end_ns)
+{
+  const struct plm_profile_event event = {
+      .kind = PLM_SPAN_DATA, .name = "wait", .number = -1, .begin_ns = 1000, .end_ns = end_ns};
+  plm_profile_record(scene->profile, &event);
+}
+
+/* Clocks of another host are set by the end of the first wait for data, at which all ranks are. */
+static void clocks_of_hosts_are_set(void **state)
+{
+  (void)state;
+  for (int far = 0; far < 2; far++) {
+    struct profile_scene scene;
+    struct fake_collective fake;
+    origin = (struct origin){100, 700, "here"};
+    if (far) strcpy(origin.host, "there");
+    sent[0] = '\0';
+    scene_open_ranks(&scene, &fake, 1, 2);
+    fake.base.wait = wait_with_origin;
+    plm_profile_step_begins(scene.profile, 1, 1000);
+    record_wait(&scene, 1500);
+    record_wait(&scene, 1800);
+    plm_profile_step_ended(scene.profile, 2000);
+    assert_int_equal(plm_profile_finish(scene.profile, true, NULL), PLM_OK);
+    const char *step = strstr(sent, "\"step 1\"");
+    assert_non_null(step);
+    assert_non_null(
+        strstr(step, far ? "\"ts\":0.100,\"dur\":1.000" : "\"ts\":0.900,\"dur\":1.000"));
+    profile_scene_close(&scene);
+    fake_collective_deinit(&fake);
+  }
+}
+
 /* Other ranks send nothing, and by then there is room in the file system again. */
 static plm_status wait_until_there_is_room(struct plm_collective *collective,
                                            struct plm_transfer *transfer, struct plm_error *error)
@@ -350,6 +402,7 @@ int main(void)
       cmocka_unit_test(events_of_other_ranks_are_in_the_file),
       cmocka_unit_test(a_profile_is_incomplete_if_that_of_any_rank_is),
       cmocka_unit_test(only_rank_0_measures_the_rate_of_copies),
+      cmocka_unit_test(clocks_of_hosts_are_set),
       cmocka_unit_test(the_first_write_that_fails_says_why),
       cmocka_unit_test(what_a_killed_trainer_left_is_removed),
   };
