@@ -2,10 +2,13 @@
  * options it refuses, and names those that it was begun with. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -157,6 +160,42 @@ static void a_stopped_run_continues_with_the_same_bytes(void **state)
   }
 }
 
+static int allocation_fails; /* errno of the next call; 0: it succeeds */
+
+/* Takes the place of libc's function in this program. */
+int fallocate(int descriptor, int mode, off_t from, off_t size)
+{
+  errno = allocation_fails;
+  allocation_fails = 0;
+  return errno != 0 ? -1 : (int)syscall(SYS_fallocate, descriptor, mode, from, size);
+}
+
+/* The result has its whole size before anything is computed, where the file system can do that. */
+static void room_is_taken_first(void **state)
+{
+  (void)state;
+  static const struct {
+    int fails;
+    plm_status status;
+    const char *hint;
+  } cases[] = {{EINTR, PLM_OK, ""},
+               {EOPNOTSUPP, PLM_OK, ""},
+               {ENOSYS, PLM_OK, ""},
+               {EIO, PLM_IO, ""},
+               {ENOSPC, PLM_NO_SPACE, "the result needs 0.0 MB; nothing was written"}};
+  struct plm_embed_request request = request_of(PLM_EMBED_POOLED, "mean", NULL);
+  struct plm_error error;
+  size_t size;
+  request.of.fresh = true;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    allocation_fails = cases[i].fails;
+    embed(&request, false, cases[i].status, &error);
+    assert_string_equal(error.hint, cases[i].hint);
+    if (cases[i].status == PLM_OK) free(result(&size));
+    assert_false(plm_file_exists(scratch_path("out.safetensors.partial")));
+  }
+}
+
 /* Begun with one request, continued with another one. */
 static void refuses(const struct plm_embed_request *first, const struct plm_embed_request *second,
                     const char *what)
@@ -197,6 +236,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
       TEST(a_stopped_run_continues_with_the_same_bytes),
+      TEST(room_is_taken_first),
       TEST(other_options_are_refused_and_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
