@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "evaluator/score/assay_list.h"
+#include "evaluator/score/wild_type_file.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
@@ -112,6 +113,22 @@ static void refuses(const char *text, plm_status status, const char *where, cons
     memmove(error.what, error.what + strlen(name) - strlen("list.csv"), sizeof error.what / 2);
   assert_string_equal(error.what, what);
   assert_int_equal(list.count, 0);
+}
+
+static void targets_have_a_longest_length(void **state)
+{
+  (void)state;
+  enum { BEGIN = sizeof CUTOFF "a,one.csv,P," - 1 };
+  static char text[BEGIN + PLM_WILD_TYPE_LIMIT + 10] = CUTOFF "a,one.csv,P,";
+  struct plm_assay_list list;
+  make_assays();
+  memset(text + BEGIN, 'A', PLM_WILD_TYPE_LIMIT);
+  strcpy(text + BEGIN + PLM_WILD_TYPE_LIMIT, ",t,\n");
+  assert_int_equal(read_list(text, &list, NULL), PLM_OK);
+  assert_int_equal(list.items[0].length, PLM_WILD_TYPE_LIMIT);
+  plm_assay_list_deinit(&list);
+  strcpy(text + BEGIN + PLM_WILD_TYPE_LIMIT, "A,t,\n");
+  refuses(text, PLM_FORMAT, ":2", "target_seq has 1048577 letters, not 1 to 1048576");
 }
 
 static void wrong_rows_are_named(void **state)
@@ -236,6 +253,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_taken),
       cmocka_unit_test(many_rows_are_taken),
+      cmocka_unit_test(targets_have_a_longest_length),
       cmocka_unit_test(wrong_rows_are_named),
       cmocka_unit_test(missing_assays_are_counted),
       cmocka_unit_test(wrong_assays_are_named),

@@ -13,6 +13,7 @@
 #include "common/base/numbers/philox.h"
 #include "evaluator/score/indel_scorer.h"
 #include "evaluator/score/score_indels.h"
+#include "evaluator/score/wild_type_file.h"
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/scratch.h"
 
@@ -194,6 +195,11 @@ static void wrong_sequences_are_named(void **state)
     assert_non_null(strstr(error.where, "table.csv:3: column mutated_sequence"));
     assert_false(plm_file_exists(scratch_path("out.csv")));
   }
+  enum { HEADER = 17 }; /* bytes */
+  static char csv[HEADER + PLM_WILD_TYPE_LIMIT + 2] = "mutated_sequence\n";
+  memset(csv + HEADER, 'M', PLM_WILD_TYPE_LIMIT + 1);
+  assert_int_equal(score_table(&c, csv, &error), PLM_LIMIT);
+  assert_string_equal(error.what, "a sequence has at most 1048576 residues, not 1048577");
   inference_case_close(&c);
 }
 

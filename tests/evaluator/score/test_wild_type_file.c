@@ -66,11 +66,23 @@ static void a_file_has_one_sequence(void **state)
   refuses(file("none.fasta", "\n"), PLM_TOKENIZER_ESM, PLM_FORMAT, "none.fasta has no sequence");
 }
 
+static void a_wild_type_has_a_longest_length(void **state)
+{
+  (void)state;
+  static char text[PLM_WILD_TYPE_LIMIT + 5] = ">a\n";
+  memset(text + 3, 'M', PLM_WILD_TYPE_LIMIT);
+  reads(file("longest.fasta", text), PLM_TOKENIZER_ESM, "a", text + 3);
+  text[PLM_WILD_TYPE_LIMIT + 3] = 'M';
+  refuses(file("longer.fasta", text), PLM_TOKENIZER_ESM, PLM_LIMIT,
+          "longer.fasta: a wild type has at most 1048576 residues, not 1048577");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(letters_are_the_sequence),
       cmocka_unit_test(a_file_has_one_sequence),
+      cmocka_unit_test(a_wild_type_has_a_longest_length),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
