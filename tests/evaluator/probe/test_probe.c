@@ -11,6 +11,7 @@
 #include "evaluator/probe/probe.h"
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/must.h"
+#include "tests/support/harness/shown_progress.h"
 
 enum { ROWS = 40, L = 32, D = 32, BLOCKS = 6, MOST = L + 3 };
 
@@ -138,7 +139,12 @@ static void the_last_state_is_pooled(void **state)
   assert_int_equal(plm_pooling_parse("mean,cls", &pooling, NULL), PLM_OK);
   const struct plm_probe_embedding embedding = {.items = &items, .pooling = &pooling};
   assert_int_equal(plm_probe_width(&embedding, D), 2 * D);
+  shown_progress_begin();
   assert_int_equal(plm_probe_embed(&embedding, &model.inference, matrices, NULL), PLM_OK);
+  shown_progress_end("probe 15 %  3 sequences, \nprobe 29 %  8 sequences, \n"
+                     "probe 44 %  14 sequences, \nprobe 58 %  20 sequences, \n"
+                     "probe 73 %  27 sequences, \nprobe 88 %  33 sequences, \n"
+                     "probe 100 %  40 sequences, ");
   for (uint32_t i = 0; i < ROWS; i++)
     for (uint32_t d = 0; d < D; d++) {
       near(out[i * 2 * D + d], pooled(i, BLOCKS, true, d));
