@@ -99,10 +99,39 @@ static void a_cold_card_chooses_as_a_warm_one(void **state)
   }
 }
 
+/* A product that adds to what is there is measured elsewhere: in scratch, or in memory of its own.
+ */
+static void a_sum_is_not_measured_in_its_place(void **state)
+{
+  (void)state;
+  enum { SIDE = 16, ROUNDS = 3, ONE = 0x3f80 };
+  static const size_t scratches[] = {0, 64};
+  for (int i = 0; i < 2; i++) {
+    uint16_t ones[SIDE * SIDE];
+    float sums[SIDE * SIDE] = {0};
+    for (int k = 0; k < SIDE * SIDE; k++) ones[k] = ONE;
+    plm_emulation_scratch(scratches[i]);
+    struct plm_ops *ops = open_ops();
+    void *x = device_case_upload(ops, ones, sizeof ones),
+         *w = device_case_upload(ops, sums, sizeof sums);
+    for (int round = 1; round <= ROUNDS; round++) {
+      ops->tune(ops, true, NULL);
+      ops->linear_backward_weight(ops, w, x, x, SIDE, SIDE, SIDE);
+      device_case_download(ops, sums, w, sizeof sums);
+      for (int k = 0; k < SIDE * SIDE; k++) assert_true(sums[k] == (float)(round * SIDE));
+    }
+    ops->release(ops, x);
+    ops->release(ops, w);
+    ops->close(ops);
+  }
+  plm_emulation_scratch(0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cold_card_chooses_as_a_warm_one),
+      cmocka_unit_test(a_sum_is_not_measured_in_its_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
