@@ -1,4 +1,5 @@
-/* The options that the evaluator's tasks share: numbers in a range, and the device. */
+/* The options that the evaluator's tasks share: numbers in a range, and the device; and that no
+ * task takes a value that cannot be read. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 
 #include "evaluator/task/npy_header.h"
 #include "evaluator/task/task.h"
+#include "tests/support/cases/task_line.h"
 
 static const struct plm_option table[] = {
     {.name = "rate", .argument = "X"},    {.name = "other", .argument = "X"},
@@ -158,6 +160,44 @@ static void npy_headers_hold_any_shape(void **state)
   }
 }
 
+/* ---- each task ------------------------------------------------------------------------------- */
+
+/* An option whose value cannot be read ends each task that has the option. */
+static void values_that_cannot_be_read(void **state)
+{
+  (void)state;
+#define ALL "max-length threads device precision "
+#define SCORE "--checkpoint C --wild-type W "
+  static const struct {
+    const struct plm_program *task;
+    const char *begin, *options;
+  } rows[] = {
+      {&plm_task_embed, "--checkpoint C in --output o", ALL "batch-tokens gaps resume pooling"},
+      {&plm_task_predict, "--checkpoint C in --output o", ALL "batch-tokens gaps resume"},
+      {&plm_task_evaluate, "--checkpoint C --corpus D",
+       ALL "max-tokens seed elbo-rates mask-rate random-fraction keep-fraction pseudo-perplexity"},
+      {&plm_task_generate, "--checkpoint C --output o",
+       ALL "max-tokens seed count steps length top-k top-p temperature remask"},
+      {&plm_task_score, SCORE "A1G", ALL "offset gaps color masking"},
+      {&plm_task_score, SCORE "--per-position", ALL "offset gaps color masking"},
+      {&plm_task_score, "--checkpoint C --assays A --reference R --scores S",
+       ALL "max-variants masking"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (const char *option = rows[i].options; *option != '\0';) {
+      const int length = (int)strcspn(option, " ");
+      char line[200], what[100];
+      struct plm_error error = {0};
+      snprintf(line, sizeof line, "%s --%.*s x1", rows[i].begin, length, option);
+      snprintf(what, sizeof what, "--%.*s", length, option);
+      if (task_line_run(rows[i].task, line, &error) != PLM_USAGE ||
+          strstr(error.what, what) == NULL)
+        fail_msg("%s: %s", line, error.what);
+      option += length + (option[length] == ' ');
+    }
+  task_line_end();
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -166,6 +206,7 @@ int main(void)
       cmocka_unit_test(options_choose_the_operators),
       cmocka_unit_test(other_words_are_refused),
       cmocka_unit_test(npy_headers_hold_any_shape),
+      cmocka_unit_test(values_that_cannot_be_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -446,37 +446,6 @@ static void assays(void **state)
   refused(&plm_task_score, ASSAYS "--masking some", "not \"some\"");
 }
 
-/* An option whose value cannot be read ends each task that has the option. */
-static void values_that_cannot_be_read(void **state)
-{
-  (void)state;
-#define OF_ALL "max-length threads device precision "
-  static const struct {
-    const struct plm_program *program;
-    const char *begin, *options;
-  } rows[] = {
-      {&plm_task_embed, EMBED, OF_ALL "batch-tokens gaps resume pooling"},
-      {&plm_task_predict, EMBED, OF_ALL "batch-tokens gaps resume"},
-      {&plm_task_evaluate, EVALUATE,
-       OF_ALL "max-tokens seed elbo-rates mask-rate random-fraction keep-fraction "
-              "pseudo-perplexity"},
-      {&plm_task_generate, GENERATE,
-       OF_ALL "max-tokens seed count steps length top-k top-p temperature remask"},
-      {&plm_task_score, SCORE "A1G", OF_ALL "offset gaps color masking"},
-      {&plm_task_score, SCORE "--per-position", OF_ALL "offset gaps color masking"},
-      {&plm_task_score, ASSAYS, OF_ALL "max-variants masking"},
-  };
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    for (const char *option = rows[i].options; *option != '\0';) {
-      const int length = (int)strcspn(option, " ");
-      char line[200], what[100];
-      snprintf(line, sizeof line, "%s --%.*s x1", rows[i].begin, length, option);
-      snprintf(what, sizeof what, "--%.*s", length, option);
-      refused(rows[i].program, line, what);
-      option += length + (option[length] == ' ');
-    }
-}
-
 /* A file that the command reads is never its output. */
 static void an_output_that_is_an_input(void **state)
 {
@@ -510,7 +479,6 @@ int main(void)
       TEST(scores),
       TEST(scores_that_are_refused),
       TEST(assays),
-      TEST(values_that_cannot_be_read),
       TEST(an_output_that_is_an_input),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
