@@ -213,5 +213,4 @@ void plm_spool_window_deinit(struct plm_spool_window *window)
   free(window->lengths);
   free(window->starts);
   free(window->token_data);
-  *window = (struct plm_spool_window){0};
 }
