@@ -243,7 +243,8 @@ static void events_of_the_cpu_add_up_to_the_step(void **state)
 }
 
 /* On a device, the host launches operators and waits, and the device computes them. By the emulated
- * card's clock, an operator and the event before it take 1 us each. */
+ * card's clock, a copy and the event before it take 1 us each. That clock does not follow the
+ * host's, so an operator may be cut where its step begins or ends, but a copy is not. */
 static void events_of_a_device_add_up_to_the_step(void **state)
 {
   (void)state;
@@ -259,7 +260,6 @@ static void events_of_a_device_add_up_to_the_step(void **state)
   assert_non_null(copy);
   assert_string_equal(plm_json_string(copy, "cat", ""), "copy");
   if (!device_case_is_real()) {
-    assert_int_equal(ns_of(find_event(events, "linear_forward", PLM_TRACK_DEVICE), "dur"), 2000);
     assert_int_equal(ns_of(copy, "dur"), 2000);
     plm_emulation_card("work_us=0");
   }
