@@ -472,14 +472,10 @@ static int teardown(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(sequences),
-      TEST(kinds_of_embeddings),
-      TEST(evaluations),
-      TEST(generations),
-      TEST(scores),
-      TEST(scores_that_are_refused),
-      TEST(assays),
-      TEST(an_output_that_is_an_input),
+      TEST(sequences),   TEST(kinds_of_embeddings),
+      TEST(evaluations), TEST(generations),
+      TEST(scores),      TEST(scores_that_are_refused),
+      TEST(assays),      TEST(an_output_that_is_an_input),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
