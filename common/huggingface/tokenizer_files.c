@@ -73,15 +73,11 @@ static uint32_t chain_break_of(const struct plm_model_config *model)
 static void token_text(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer,
                        uint32_t id, char text[TOKEN_TEXT_SIZE])
 {
-  if (id != 0 && id == chain_break_of(model)) {
-    memcpy(text, chain_break, sizeof chain_break);
-    return;
-  }
-  if (tokenizer->kind == PLM_TOKENIZER_BYTE && id < 256) {
+  const bool breaks = id != 0 && id == chain_break_of(model);
+  if (!breaks && tokenizer->kind == PLM_TOKENIZER_BYTE && id < 256)
     byte_character(id, text);
-    return;
-  }
-  snprintf(text, TOKEN_TEXT_SIZE, "%s", plm_token_text(tokenizer, id));
+  else
+    snprintf(text, TOKEN_TEXT_SIZE, "%s", breaks ? chain_break : plm_token_text(tokenizer, id));
 }
 
 /* ---- tokenizer.json ---------------------------------------------------------------------------*/

@@ -237,8 +237,8 @@ static void limits_under(int resource, rlim_t soft, rlim_t hard, char text[4096]
     plm_doctor_host(&doctor);
     for (size_t i = 0; i < doctor.count; i++)
       if (strcmp(doctor.findings[i].check, "limits") == 0)
-        dprintf(ends[1], "%s: %s\n", plm_grade_name(doctor.findings[i].grade),
-                doctor.findings[i].found);
+        dprintf(ends[1], "%s: %s\n%s", plm_grade_name(doctor.findings[i].grade),
+                doctor.findings[i].found, doctor.findings[i].fix);
     _exit(0);
   }
   close(ends[1]);
@@ -269,14 +269,17 @@ static void limits_that_are_too_low(void **state)
     limits_under(RLIMIT_NOFILE, 512, 1024, text);
     assert_string_equal(text, fine);
     limits_under(RLIMIT_NOFILE, 512, 1023, text);
-    assert_string_equal(text, "warning: a process may open only 1023 files\n");
+    assert_string_equal(text,
+                        "warning: a process may open only 1023 files\nraise the hard limit: nofile "
+                        "in /etc/security/limits.conf, or LimitNOFILE= of the service");
   }
   limits_under(RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY, text);
   assert_string_equal(text, fine);
   limits_under(RLIMIT_FSIZE, 1500000000, RLIM_INFINITY, text);
-  assert_string_equal(text, "warning: a file may have only 1.500 GB\n");
+  assert_string_equal(text, "warning: a file may have only 1.500 GB\nulimit -f unlimited");
   limits_under(RLIMIT_NPROC, 255, 255, text);
-  assert_string_equal(text, "warning: you may have only 255 processes\n");
+  assert_string_equal(text, "warning: you may have only 255 processes\nraise nproc in "
+                            "/etc/security/limits.conf, or TasksMax= of the service");
   limits_under(RLIMIT_NPROC, 256, 256, text);
   assert_string_equal(text, fine);
 }
