@@ -448,6 +448,28 @@ static void a_line_makes_it_ready(void **state)
   assert_int_equal(stage->ready_fd, -1);
 }
 
+static void signs_of_life_are_expected_of_some(void **state)
+{
+  static const struct {
+    enum plm_stage_index kind;
+    enum plm_stage_state state;
+    bool begun, known;
+  } rows[] = {{PLM_KIND_TRAINER, PLM_STAGE_READY, true, true},
+              {PLM_KIND_TRAINER, PLM_STAGE_READY, false, false},
+              {PLM_KIND_TRAINER, PLM_STAGE_STARTING, true, false},
+              {PLM_KIND_PACKER, PLM_STAGE_STARTING, true, true},
+              {PLM_KIND_PACKER, PLM_STAGE_BACKOFF, true, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const struct supervised stage = {
+        .kind = rows[i].kind,
+        .state = rows[i].state,
+        .pulse = {.begun = rows[i].begun, .since_ms = plm_clock_ms() - 5000}};
+    const double unheard_s = supervised_unheard_s(&stage);
+    if (rows[i].known ? unheard_s < 5 : unheard_s != -1) fail_msg("row %zu: %g", i, unheard_s);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -467,6 +489,7 @@ int main(void)
       TEST(it_starts_again_when_its_delay_is_over),
       TEST(a_restart_follows_the_stop),
       TEST(a_line_makes_it_ready),
+      TEST(signs_of_life_are_expected_of_some),
   };
   return cmocka_run_group_tests_name("supervisor stage", tests, NULL, NULL);
 }
