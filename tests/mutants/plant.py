@@ -190,7 +190,10 @@ class Planter:
         if not end or source[end + 1] != ":":
             return False
         operands = {self.text(first, i - 1), self.text(i + 1, last)}
-        return operands == {self.text(begin, end), self.text(end + 2, source.right_end(end + 1, set()))}
+        return operands == {
+            self.text(begin, end),
+            self.text(end + 2, source.right_end(end + 1, set())),
+        }
 
     def drop(self, i, kind, stops):
         """The operator i loses its right operand, and in the first of a chain its left one."""
