@@ -59,7 +59,7 @@ static void tell(struct scene *s, const char *key, int place)
   assert_int_equal(plm_endpoint_write(s->run, key, s->bound[place], NULL), PLM_OK);
 }
 
-static void begin(struct scene *s)
+static void begin(struct scene *s, bool trains)
 {
   const struct plm_corpus_options opening = {0};
   static struct plm_run_pulse pulse;
@@ -78,7 +78,7 @@ static void begin(struct scene *s)
     assert_int_equal(plm_socket_bind(s->consumers[i], "tcp://127.0.0.1:*", NULL, s->bound[i], NULL),
                      PLM_OK);
   }
-  tell(s, "feed", TRAINER);
+  if (trains) tell(s, "feed", TRAINER);
   tell(s, "evaluation_feed", EVALUATOR);
   assert_int_equal(plm_thread_start(&s->thread, "packer", serve, s, NULL), PLM_OK);
 }
@@ -152,7 +152,7 @@ static void a_lost_consumer_is_looked_for(void **state)
 {
   (void)state;
   static struct scene s;
-  begin(&s);
+  begin(&s, true);
   welcome(&s, TRAINER);
   welcome(&s, EVALUATOR);
   turn(&s, TRAINER);
@@ -191,7 +191,7 @@ static void an_unreachable_consumer_is_kept_once(void **state)
   (void)state;
   static struct scene s;
   char silent[64];
-  begin(&s);
+  begin(&s, true);
   const int listener = open_silent(silent);
   welcome(&s, TRAINER);
   welcome(&s, EVALUATOR);
@@ -207,10 +207,23 @@ static void an_unreachable_consumer_is_kept_once(void **state)
   close(listener);
 }
 
+/* Nobody trains. */
+static void an_evaluator_alone_is_served(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s, false);
+  welcome(&s, EVALUATOR);
+  say(&s, EVALUATOR, PLM_MESSAGE_PING, NULL, 0);
+  await(&s, EVALUATOR, PLM_MESSAGE_PONG);
+  end(&s);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_lost_consumer_is_looked_for),
-                                     cmocka_unit_test(an_unreachable_consumer_is_kept_once)};
+                                     cmocka_unit_test(an_unreachable_consumer_is_kept_once),
+                                     cmocka_unit_test(an_evaluator_alone_is_served)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
