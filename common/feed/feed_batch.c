@@ -52,7 +52,7 @@ static plm_status grow_documents(struct feed_batch *batch, size_t more, struct p
   struct plm_chunk_document *documents = realloc(batch->documents, capacity * sizeof *documents);
   if (documents == NULL) return no_memory(error);
   batch->documents = documents;
-  uint64_t *label_at = realloc(batch->label_at, capacity * sizeof *label_at);
+  uint64_t *label_at = realloc(batch->label_at, (capacity + 1) * sizeof *label_at);
   if (label_at == NULL) return no_memory(error);
   batch->label_at = label_at;
   batch->document_capacity = capacity;
@@ -111,6 +111,7 @@ plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, const struct 
 struct plm_batch feed_batch_view(struct feed_batch *batch, uint32_t chunks, uint64_t first_chunk)
 {
   batch->begin[chunks] = (uint32_t)batch->document_count;
+  if (batch->label_at != NULL) batch->label_at[batch->document_count] = batch->label_bytes;
   return (struct plm_batch){.chunks = chunks,
                             .max_length = batch->max_length,
                             .token_bytes = batch->token_bytes,

@@ -29,7 +29,7 @@ struct plm_batch {
   /* Label records (common/labels/label_record.h): that of document d of the table is labels +
    * label_at[d], of the whole document even for a piece. NULL: the corpora have no labels. */
   const uint8_t *labels;
-  const uint64_t *label_at; /* for each document of the table, ascending */
+  const uint64_t *label_at; /* for each document of the table, ascending, and then the end */
 };
 
 #endif

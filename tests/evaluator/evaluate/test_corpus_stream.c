@@ -262,6 +262,7 @@ static void labels_come_with_their_documents(void **state)
                                          &records, &offsets, NULL),
                        PLM_OK);
       const size_t *at = offsets + number % PLM_GROUP_DOCUMENTS;
+      assert_int_equal(batch.label_at[d + 1] - batch.label_at[d], at[1] - at[0]);
       assert_memory_equal(batch.labels + batch.label_at[d], records + at[0], at[1] - at[0]);
     }
     stream.release(stream.context, &batch);

@@ -38,7 +38,7 @@ static struct plm_label_column column = {.name = "y",
                                          .counts = counts};
 static struct plm_label_schema schema = {.columns = &column, .count = 1};
 static uint8_t records[MOST * RECORD];
-static uint64_t label_at[MOST];
+static uint64_t label_at[MOST + 1];
 
 /* Every third document has no label. */
 static int32_t class_of(uint32_t document)
@@ -60,6 +60,7 @@ static int begin(void **state)
     label_at[d] = (uint64_t)d * RECORD;
     plm_label_put_class(records + label_at[d], class_of(d));
   }
+  label_at[documents.count] = (uint64_t)documents.count * RECORD;
   column.labels[0] = 10;
   placed.batch.labels = records;
   placed.batch.label_at = label_at;
