@@ -113,6 +113,8 @@ static bool find_range(struct drawing *drawing)
   drawing->tick = round_tick(high - low, 4.5);
   drawing->y0 = floor(low / drawing->tick + 1e-6) * drawing->tick;
   drawing->y1 = ceil(high / drawing->tick - 1e-6) * drawing->tick;
+  if (drawing->y1 > chart->value_max && drawing->y0 < chart->value_max)
+    drawing->y1 = chart->value_max;
   return true;
 }
 

@@ -37,6 +37,7 @@ struct plm_chart {
   double range[2];  /* of x, the same for all charts of a page with this axis */
   const char *axis; /* what x is: "step"; NULL: that */
   bool from_zero;   /* the axis of values begins at 0 */
+  double value_max; /* the axis of values ends there at the latest; INFINITY for no limit */
 };
 
 /* Appends one <svg> element. Without any value it says so. */

@@ -128,7 +128,7 @@ static void put_legend(struct plm_text *text, const struct collection *lines, co
 /* How the values of a chart are shown. */
 struct look {
   const char *title, *note, *level_label;
-  double scale, level;
+  double scale, level, value_max;
   bool from_zero;
 };
 
@@ -147,6 +147,7 @@ static void put_chart(struct plm_text *text, const struct look *look,
       .range = {lines->range[0], lines->range[1]},
       .axis = lines->axis,
       .from_zero = look->from_zero,
+      .value_max = look->value_max != 0 ? look->value_max : INFINITY,
   };
   plm_text_puts(text, "<figure>\n<figcaption><b>");
   plm_text_put_html(text, look->title);
@@ -195,7 +196,8 @@ static void measure_charts(struct plm_text *text, const struct plm_report_run *r
     const struct look look = {.title = measure->title,
                               .note = plm_report_measure_note(runs, count, measure),
                               .scale = measure->share ? 100 : 1,
-                              .from_zero = measure->share};
+                              .from_zero = measure->share,
+                              .value_max = measure->share ? 100 : 0};
     evaluator_chart(text, runs, count, measure->metric, look, lines);
   }
 }
@@ -426,7 +428,8 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
       training = {.title = "Training accuracy",
                   .note = "% of the predicted tokens or labels of a step",
                   .scale = 100,
-                  .from_zero = true},
+                  .from_zero = true,
+                  .value_max = 100},
       by_source = {.title = "Loss by source", .note = "training", .scale = 1},
       rate = {.title = "Learning rate", .note = "", .scale = 1, .from_zero = true},
       speed = {.title = "Throughput",
@@ -436,7 +439,8 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
       padding = {.title = "Padding",
                  .note = "% of the tokens of a step",
                  .scale = 100,
-                 .from_zero = true},
+                 .from_zero = true,
+                 .value_max = 100},
       sources = {.title = "Tokens by source",
                  .note = "tokens of a step, without padding",
                  .scale = 1,
@@ -444,7 +448,8 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
       stalls = {.title = "Stalls",
                 .note = "% of the time of a step",
                 .scale = 100,
-                .from_zero = true},
+                .from_zero = true,
+                .value_max = 100},
       gradient = {.title = "Gradient norm",
                   .note = "before clipping",
                   .scale = 1,

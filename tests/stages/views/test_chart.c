@@ -18,7 +18,8 @@ static struct plm_text draw(const struct plm_chart_line *lines, size_t count, do
                                   .scale = 1,
                                   .level = level,
                                   .range = {0, last_step},
-                                  .from_zero = from_zero};
+                                  .from_zero = from_zero,
+                                  .value_max = INFINITY};
   plm_chart_draw(&text, &chart);
   return text;
 }
@@ -48,7 +49,8 @@ static void marks_stand_at_their_steps(void **state)
                                   .mark_count = sizeof marks / sizeof *marks,
                                   .scale = 1,
                                   .level = NAN,
-                                  .range = {0, 100}};
+                                  .range = {0, 100},
+                                  .value_max = INFINITY};
   struct plm_text text = {0};
   plm_chart_draw(&text, &chart);
   assert_int_equal(occurrences(text.data, "class=\"mark"), 3);
@@ -185,7 +187,8 @@ static void axes_have_round_numbers(void **state)
 {
   (void)state;
   struct plm_text text = {0};
-  const struct plm_chart usual = {.scale = 1, .level = NAN, .range = {0, 100}};
+  const struct plm_chart usual = {
+      .scale = 1, .level = NAN, .range = {0, 100}, .value_max = INFINITY};
   struct plm_chart chart = usual;
   add_chart(&text, 1, 7.5, chart); /* ticks of 1, 2, 5 and 10 */
   add_chart(&text, 0, 9, chart);
@@ -206,13 +209,16 @@ static void axes_have_round_numbers(void **state)
   add_chart(&text, 3, 4, chart);
   add_chart(&text, -1, 4, chart);
   chart.scale = 100;
-  add_chart(&text, 0.25, 0.97, chart);
+  chart.value_max = 100;
+  add_chart(&text, 0.25, 0.97, chart); /* would end at 120 */
   add_chart(&text, 1, 1, chart);
   chart = usual;
   chart.scale = 10;
   chart.level = 3;
   add_chart(&text, 1, 2, chart);
   chart.level = 0.5;
+  add_chart(&text, 1, 2, chart);
+  chart.value_max = 3; /* below all values: not obeyed */
   add_chart(&text, 1, 2, chart);
   expected_file("stages/views/chart/axes.svg", text.data);
   plm_text_deinit(&text);
