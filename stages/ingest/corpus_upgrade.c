@@ -145,7 +145,7 @@ plm_status plm_corpus_upgrade(const char *directory, struct plm_corpus_info *inf
                           ? plm_error_errno(error, "cannot open %s", directory)
                           : upgrade_corpus(upgrade, info, upgraded, error);
   if (status == PLM_INTERRUPTED || status == PLM_TERMINATED)
-    status = plm_stop_check("; the corpus is as it was, and the same command upgrades it", error);
+    (void)plm_stop_check("; the corpus is as it was, and the same command upgrades it", error);
   plm_progress_clear(&upgrade->progress);
   plm_corpus_writer_close(upgrade->writer); /* removes what is not complete */
   plm_stop_signals_restore();
