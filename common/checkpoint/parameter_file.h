@@ -59,7 +59,7 @@ plm_status plm_parameters_fetch(const char *directory, const char *file,
                                 const struct plm_model *model, struct plm_advance *advance,
                                 float **values, struct plm_error *error);
 /* Reads it into the model, a tensor at a time, so it needs no memory for all values. After an
- * error, the model's weights may be of both. PLM_NO_MEMORY */
+ * error, some of the model's weights may be the new ones. PLM_NO_MEMORY */
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
                                struct plm_advance *advance, struct plm_error *error);
 

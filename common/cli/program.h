@@ -42,9 +42,9 @@ struct plm_program {
  * signal that it does not handle. */
 void plm_program_begin(void);
 
-/* Writes what is left of standard output, and returns what a program ends with: status, or, if that
- * is PLM_OK, PLM_IO because a part of the output could not be written, now or before, which fflush
- * does not report. It is no error if the reader left before that, as `head` does. */
+/* Writes what is left of standard output. Returns status, but instead of PLM_OK it returns PLM_IO
+ * if any of the output was lost, now or earlier. It is no error if the reader left, as `head` does.
+ */
 plm_status plm_program_flush_output(plm_status status, struct plm_error *error);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns

@@ -1,8 +1,7 @@
 /* The head that predicts labels: its outputs, and its backward pass with the loss.
  *
  *   s = norm(x) of a row                         cls, residues
- *   s = the mean over rows of norm(x)            mean, for published weights
- *   s = norm(the mean over rows of x)            mean, for our own architectures
+ *   s = norm(the mean over rows of x)            mean, only of our own architectures
  *   outputs = Wout d1(tanh(Wdense d0(s) + b)) + bout     with a hidden layer
  *   outputs = Wout d0(s) + bout                          without one
  *
