@@ -2,6 +2,7 @@
  * limit of names. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/text/text.h"
@@ -18,18 +19,24 @@ static struct plm_sequence_reader *open_reader(const char *name, const char *inp
   return plm_sequence_reader_open(stream, tokenizer, most);
 }
 
-/* The residues of all records, each followed by a space, or "bad "; and the end of the reader. */
-static void expect_records(struct plm_sequence_reader *reader, const char *expected)
+/* The residues of all records, each followed by a space, or "bad "; where and why the last of the
+ * bad ones is bad, "" if there is none; and the end of the reader. */
+static void expect_records(struct plm_sequence_reader *reader, const char *expected,
+                           const char *why)
 {
   struct plm_sequence sequence;
   struct plm_text heard = {0};
+  struct plm_error error = {0};
+  char last[sizeof error.where + sizeof error.what] = "";
   enum plm_sequence_result result;
-  while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
+  while ((result = plm_sequence_reader_next(reader, &sequence, &error)) != PLM_SEQUENCE_END) {
     assert_int_not_equal(result, PLM_SEQUENCE_FAILED);
     if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
     plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
+    if (result == PLM_SEQUENCE_BAD) snprintf(last, sizeof last, "%s %s", error.where, error.what);
   }
   assert_string_equal(heard.data, expected);
+  assert_string_equal(last, why);
   plm_text_deinit(&heard);
   plm_sequence_reader_close(reader);
 }
@@ -41,21 +48,31 @@ static void choices_accept_gaps_and_nucleotides(void **state)
       ">a\n" LETTERS_64 "-" LETTERS_64 ".\n>g\nATGGCTAAAC-TGACCGAATTC\n>e\n--\n";
   static const struct {
     struct plm_sequence_choices choices;
-    const char *expected; /* the residues, or why not */
+    const char *expected, *why; /* the residues, and why not */
   } cases[] = {
       {{.gaps = PLM_GAPS_REMOVE, .nucleotides = true},
-       LETTERS_64 LETTERS_64 " ATGGCTAAACTGACCGAATTC bad "},
+       LETTERS_64 LETTERS_64 " ATGGCTAAACTGACCGAATTC bad ",
+       "a.fasta:5 record \"e\": empty sequence"},
       {{.gaps = PLM_GAPS_KEEP, .nucleotides = true},
-       LETTERS_64 "-" LETTERS_64 ". ATGGCTAAAC-TGACCGAATTC -- "},
-      {{.gaps = PLM_GAPS_REMOVE, .nucleotides = false}, LETTERS_64 LETTERS_64 " bad bad "},
-      {{.gaps = PLM_GAPS_KEEP, .nucleotides = false}, LETTERS_64 "-" LETTERS_64 ". bad -- "},
-      {{.gaps = PLM_GAPS_REFUSE, .nucleotides = true}, "bad bad bad "},
+       LETTERS_64 "-" LETTERS_64 ". ATGGCTAAAC-TGACCGAATTC -- ",
+       ""},
+      {{.gaps = PLM_GAPS_REMOVE, .nucleotides = false},
+       LETTERS_64 LETTERS_64 " bad bad ",
+       "a.fasta:5 record \"e\": empty sequence"},
+      {{.gaps = PLM_GAPS_KEEP, .nucleotides = false},
+       LETTERS_64 "-" LETTERS_64 ". bad -- ",
+       "a.fasta:3 record \"g\": these are nucleotides (DNA or RNA), not a protein; --nucleotides "
+       "takes them as they are"},
+      {{.gaps = PLM_GAPS_REFUSE, .nucleotides = true},
+       "bad bad bad ",
+       "a.fasta:6 record \"e\": '-' is a gap of an alignment, not a residue; --gaps remove or "
+       "--gaps keep takes the sequence"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct plm_sequence_reader *reader = open_reader("a.fasta", input, PLM_TOKENIZER_ESM, 1000);
     plm_sequence_reader_choose(reader, &cases[i].choices);
-    expect_records(reader, cases[i].expected);
+    expect_records(reader, cases[i].expected, cases[i].why);
   }
 }
 
@@ -64,12 +81,15 @@ static void chains_are_kept_on_demand(void **state)
 {
   static const char input[] = ">a\n" LETTERS_64 "|" LETTERS_64 "\nLA|\n>b\n|mk|*\n";
   static const char *const expected[] = {"bad bad ", LETTERS_64 "|" LETTERS_64 "LA| |MK| "};
+  static const char *const why[] = {"a.fasta:5 record \"b\": '|' separates chains, which only "
+                                    "embed with ESM-C takes; make each chain a record",
+                                    ""};
   (void)state;
   for (int chains = 0; chains < 2; chains++) {
     const struct plm_sequence_choices choices = {.chains = chains};
     struct plm_sequence_reader *reader = open_reader("a.fasta", input, PLM_TOKENIZER_ESM, 1000);
     plm_sequence_reader_choose(reader, &choices);
-    expect_records(reader, expected[chains]);
+    expect_records(reader, expected[chains], why[chains]);
   }
 }
 
@@ -114,21 +134,24 @@ static void text_is_not_guessed(void **state)
   static const struct {
     const char *input;
     enum plm_tokenizer_kind tokenizer;
-    const char *expected; /* the residues, or why not */
+    const char *expected, *why; /* the residues, and why not */
   } cases[] = {
-      {"lag", PLM_TOKENIZER_ESM, "LAG "},
-      {"LA GV", PLM_TOKENIZER_ESM, "bad "}, /* two words */
-      {">LAG\nSE\n", PLM_TOKENIZER_ESM, "bad SE "},
-      {"\xef\xbb\xbfLAG", PLM_TOKENIZER_ESM, "LAG "},
-      {"\xef\xbb\xbf>a\nb", PLM_TOKENIZER_BYTE, "\xef\xbb\xbf>a b "},
-      {"{\"a\": 1}", PLM_TOKENIZER_BYTE, "{\"a\": 1} "},
+      {"lag", PLM_TOKENIZER_ESM, "LAG ", ""},
+      {"LA GV", PLM_TOKENIZER_ESM, "bad ",
+       "letters:1 record \"letters:1\": a blank inside the line; text has one sequence on each "
+       "line, without names"},
+      {">LAG\nSE\n", PLM_TOKENIZER_ESM, "bad SE ",
+       "letters:1 record \"letters:1\": character '>' is not a residue"},
+      {"\xef\xbb\xbfLAG", PLM_TOKENIZER_ESM, "LAG ", ""},
+      {"\xef\xbb\xbf>a\nb", PLM_TOKENIZER_BYTE, "\xef\xbb\xbf>a b ", ""},
+      {"{\"a\": 1}", PLM_TOKENIZER_BYTE, "{\"a\": 1} ", ""},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct plm_sequence_reader *reader =
         open_reader("letters", cases[i].input, cases[i].tokenizer, 1000);
     plm_sequence_reader_read_as_text(reader);
-    expect_records(reader, cases[i].expected);
+    expect_records(reader, cases[i].expected, cases[i].why);
   }
 }
 
@@ -137,20 +160,23 @@ static void names_have_a_limit(void **state)
 {
   static const struct {
     const char *file, *format;
+    int line;
   } cases[] = {
-      {"a.fasta", ">%.*s\nLAGV\n>\nSERT\n"},
-      {"a.jsonl", "{\"id\":\"%.*s\",\"sequence\":\"LAGV\"}\n{\"sequence\":\"SERT\"}\n"},
-      {"a.csv", "id,sequence\n%.*s,LAGV\n,SERT\n"},
+      {"a.fasta", ">%.*s\nLAGV\n>\nSERT\n", 1},
+      {"a.jsonl", "{\"id\":\"%.*s\",\"sequence\":\"LAGV\"}\n{\"sequence\":\"SERT\"}\n", 1},
+      {"a.csv", "id,sequence\n%.*s,LAGV\n,SERT\n", 2},
   };
-  char name[PLM_NAME_LIMIT + 1];
+  char name[PLM_NAME_LIMIT + 1], why[256];
   (void)state;
   memset(name, 'n', sizeof name);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int more = 0; more < 2; more++) {
       struct plm_text text = {0};
       plm_text_printf(&text, cases[i].format, PLM_NAME_LIMIT + more, name);
+      snprintf(why, sizeof why, "%s:%d record \"%.80s\": its name has more than %d bytes",
+               cases[i].file, cases[i].line, name, PLM_NAME_LIMIT);
       expect_records(open_reader(cases[i].file, text.data, PLM_TOKENIZER_ESM, 1000),
-                     more ? "bad SERT " : "LAGV SERT ");
+                     more ? "bad SERT " : "LAGV SERT ", more ? why : "");
       plm_text_deinit(&text);
     }
 }
