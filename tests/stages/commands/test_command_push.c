@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/huggingface.h"
 #include "common/run/stop.h"
@@ -233,6 +234,38 @@ static void an_export_is_reported(void **state)
   assert_non_null(strstr(command_out, expected));
 }
 
+/* The folder `model` becomes the checkpoint of a step. */
+static void make_checkpoint(const char *name, uint64_t step)
+{
+  static const char *const files[] = {"config.json", "model.safetensors"};
+  struct plm_manifest manifest = {.step = step, .count = 2};
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(rename("model", name), 0);
+  for (int i = 0; i < 2; i++) {
+    strcpy(manifest.files[i].name, files[i]);
+    assert_int_equal(plm_path_join(path, name, files[i], NULL), PLM_OK);
+    assert_int_equal(
+        plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL, NULL), PLM_OK);
+  }
+  char *text = plm_manifest_print(&manifest);
+  assert_int_equal(plm_path_join(path, name, "MANIFEST", NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
+  free(text);
+}
+
+static void the_step_of_a_checkpoint_is_reported(void **state)
+{
+  char expected[2 * PLM_PATH_SIZE];
+  (void)state;
+  make_checkpoint("step_00000012", 12);
+  if (COMMAND("export", "--checkpoint", "step_00000012", "--output", "new", "--license", "mit") !=
+      0)
+    fail_msg("%s", command_err);
+  snprintf(expected, sizeof expected,
+           "%s/new: 44,129 parameters, model weights in float32, 0.2 MB, step 12\n", folder);
+  assert_string_equal(command_out, expected);
+}
+
 /* ---- validate ---------------------------------------------------------------------------------
  */
 
@@ -267,10 +300,10 @@ int main(void)
 {
   unsetenv("PLM_CONFIG");
   const struct CMUnitTest tests[] = {
-      TEST(a_folder_is_uploaded_as_it_is),    TEST(a_model_is_exported_and_uploaded),
-      TEST(an_upload_that_fails_is_reported), TEST(a_signal_stops_the_upload),
-      TEST(commands_are_printed_instead),     TEST(an_export_is_reported),
-      TEST(the_first_weights_are_described),
+      TEST(a_folder_is_uploaded_as_it_is),        TEST(a_model_is_exported_and_uploaded),
+      TEST(an_upload_that_fails_is_reported),     TEST(a_signal_stops_the_upload),
+      TEST(commands_are_printed_instead),         TEST(an_export_is_reported),
+      TEST(the_step_of_a_checkpoint_is_reported), TEST(the_first_weights_are_described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
