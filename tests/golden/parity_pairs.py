@@ -74,8 +74,10 @@ PAIRS = {
         "trainer.clip.norm": 2,
         "trainer.schedule.min_lr_fraction": 0.1,
         "trainer.recompute": "mlp",
+        "data.packing": "next_fit",
     },
     ("unet", "mlm"): {
+        "trainer.shares": 2,
         "model.token_dropout": True,
         "model.attention.pattern": ["document", "document+local"],
         "trainer.loss.label_smoothing": 0.05,

@@ -9,11 +9,12 @@ import os
 import pathlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from parity_pairs import PAIRS, settings_of
 from plm_models import modeling
-from plm_oracle import Trainer, make_model, read_batches, read_settings, write_config
+from plm_oracle import EOS, Trainer, make_model, read_batches, read_settings, write_config
 from plm_testing import random_sequences, run, small_corpus
 from safetensors.torch import load_file
 
@@ -26,12 +27,13 @@ BATCHES = {}
 
 
 def batches_of(architecture, settings):
-    """Of all runs with this architecture, whose plan is the same."""
-    if architecture not in BATCHES:
+    """Of all runs with this architecture and packing, whose plan is the same."""
+    plan = architecture, settings["data.packing"]
+    if plan not in BATCHES:
         sequences = run("corpus", "corpus", "--fasta", "--split", "train").stdout
         pathlib.Path("train.fasta").write_text(sequences)
-        BATCHES[architecture] = read_batches("pipeline.yaml", settings, "train.fasta")
-    return BATCHES[architecture]
+        BATCHES[plan] = read_batches("pipeline.yaml", settings, "train.fasta")
+    return BATCHES[plan]
 
 
 class Case:
@@ -186,6 +188,21 @@ class LateMasks(Trainer):
         return super().mask_words(replace(batch, first_chunk=batch.first_chunk + 1))
 
 
+class LaterPositions(Trainer):
+    """the mask stream off by one position"""
+
+    def mask_words(self, batch):
+        longer = np.pad(batch.tokens, ((0, 0), (0, 1)))
+        return super().mask_words(replace(batch, tokens=longer))[:, 1:]
+
+
+class OtherResidues(Trainer):
+    """random residues from the last word of a draw"""
+
+    def mask_words(self, batch):
+        return super().mask_words(batch)[..., [0, 1, 3, 2]]
+
+
 class NextRate(Trainer):
     """masked diffusion's rate drawn for the next step"""
 
@@ -202,6 +219,33 @@ class NoCorrection(Trainer):
         self.updates -= 1000
 
 
+class PlainMomentum(Trainer):
+    """Muon without Nesterov's step"""
+
+    def direction(self, g, first, m):
+        return first
+
+
+class NoValueGradient(Trainer):
+    """value embeddings learn nothing from the values that they are mixed with"""
+
+    def gradients(self, s, batch):
+        loss, gradients, targets = super().gradients(s, batch)
+        mixed = {name for name in gradients if "value_embeddings" in name}
+        assert mixed
+        return loss, {n: g * (n not in mixed) for n, g in gradients.items()}, targets
+
+
+class NoLastTarget(Trainer):
+    """causal: nothing predicts <eos>"""
+
+    def targets(self, s, batch):
+        targets = super().targets(s, batch)
+        kept = (targets.labels >= 0) & (targets.labels != EOS)
+        labels = np.where(kept, targets.labels, -1)
+        return replace(targets, labels=labels, weights=kept.astype(np.float32), counts=kept.sum(1))
+
+
 FAULTS = [
     (EarlyMomentum, "transformer", "mlm"),
     (NoDecay, "transformer", "mlm"),
@@ -209,6 +253,11 @@ FAULTS = [
     (ClipWithoutThisStep, "unet", "mlm"),
     (EveryNormTheSame, "transformer", "masked_diffusion"),
     (LateMasks, "transformer", "mlm"),
+    (LaterPositions, "patch_unet", "mlm"),
+    (OtherResidues, "transformer", "mlm"),
+    (PlainMomentum, "patch_unet", "mlm"),
+    (NoValueGradient, "patch_unet", "mlm"),
+    (NoLastTarget, "transformer", "causal"),
     (NextRate, "unet", "masked_diffusion"),
     (NoCorrection, "transformer", "masked_diffusion"),
 ]

@@ -341,12 +341,16 @@ class Trainer:
         """Orthogonalises each matrix of {name: matrix}; query, key and value are three matrices."""
         return {name: newton_schulz(matrix) for name, matrix in directions.items()}
 
+    def direction(self, g, first, m):
+        """Nesterov's momentum, of a gradient and the momentum that already has it."""
+        return g.lerp(first, m)
+
     def muon(self, s, gradients, lr):
         m = self.momentum(s)
         directions = {}
         for name, g in gradients.items():
             self.first[name].lerp_(g, 1 - m)
-            directions[name] = g.lerp(self.first[name], m)
+            directions[name] = self.direction(g, self.first[name], m)
         for name, update in self.orthogonalise(directions).items():
             rows, cols = update.shape
             match = self["optimizer.scale"] == "match_adamw"
