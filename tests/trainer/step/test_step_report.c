@@ -293,6 +293,29 @@ static struct plm_step_report *open_board(const char *run)
   return report;
 }
 
+/* This and its three functions take the place of those of layer_norms.c in this program. */
+struct plm_layer_norms {
+  size_t count;
+  const char *names[2];
+  double values[PLM_NORM_KINDS][2];
+};
+
+size_t plm_layer_norms_count(const struct plm_layer_norms *norms)
+{
+  return norms->count;
+}
+
+const char *plm_layer_norms_name(const struct plm_layer_norms *norms, size_t layer)
+{
+  return norms->names[layer];
+}
+
+double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_norm_kind kind,
+                             size_t layer)
+{
+  return norms->values[kind][layer];
+}
+
 /* Every number, but no text, and none that is not known. */
 static void each_number_is_a_scalar(void **state)
 {
@@ -301,7 +324,10 @@ static void each_number_is_a_scalar(void **state)
   struct plm_step_result result = result_of();
   const struct plm_source_totals sources = {
       .count = 2, .names = {"uniref", "bfd"}, .tokens = {70, 30}, .losses = {2.75, NAN}};
+  const struct plm_layer_norms norms = {
+      2, {"embeddings", "encoder.0"}, {{10.25, 10.5}, {20.25, 20.5}, {30.25, 30.5}}};
   struct plm_step_line line = line_of(&result);
+  result.norms = &norms;
   line.by_source = &sources;
   line.warning = "loss_spike";
   line.product_flops = 0;
@@ -317,7 +343,11 @@ static void each_number_is_a_scalar(void **state)
             "7 lr_head 0.015625\n7 lr_scalar 0.03125\n7 grad_norm 0.75\n7 clip_norm 1.25\n"
             "7 mask_rate 0.1875\n7 window 512\n7 tokens 4242\n7 tokens_by_source/uniref 70\n"
             "7 tokens_by_source/bfd 30\n7 loss_by_source/uniref 2.75\n7 epoch 1.5\n"
-            "7 padding_fraction 0.25\n7 skipped_updates 3\n7 tokens_per_second 1200\n"
+            "7 padding_fraction 0.25\n7 skipped_updates 3\n"
+            "7 gradient_norms/embeddings 10.25\n7 gradient_norms/encoder.0 10.5\n"
+            "7 weight_norms/embeddings 20.25\n7 weight_norms/encoder.0 20.5\n"
+            "7 update_norms/embeddings 30.25\n7 update_norms/encoder.0 30.5\n"
+            "7 tokens_per_second 1200\n"
             "7 padded_tokens_per_second 1600\n7 step_ms 500\n7 data_wait_ms 125\n"
             "7 checkpoint_ms 62.5\n");
   free(text);
