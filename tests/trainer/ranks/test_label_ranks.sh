@@ -60,4 +60,4 @@ try regression --set 'trainer.labels=[charge,size]' --set trainer.head.hidden_si
 try residues --set trainer.labels=structure --set trainer.class_weights=balanced
 [ -z "${PLM_TEST_FEWER:-}" ] || exit 0 # enough for `make test`: labels of sequences and of residues
 try classification --set trainer.labels=family --set trainer.class_weights=balanced
-try multilabel --set trainer.labels=has
+try multilabel --set trainer.labels=has --set model.architecture=patch_unet
