@@ -34,7 +34,11 @@ stop_packer
 same_run "$PLM_TMP/quiet" "$run" 8
 [ -z "$(jq -e 'select(.exact == false)' "$run/trainer.jsonl")" ] || fail "it calls itself inexact"
 
-run=$PLM_TMP/rails
-start_packer "$run" "${common[@]}"
-PLM_RANK_GROUP=2 run_ranks 4 "$run" "${common[@]}" || fail "two groups of two ranks ended with $?"
-same_run "$PLM_TMP/quiet" "$run" 8
+# two groups, as if they were on two hosts: of two ranks each, and of one, which does nothing within its group
+for size in 2 1; do
+  run=$PLM_TMP/rails-$size
+  start_packer "$run" "${common[@]}"
+  PLM_RANK_GROUP=$size run_ranks $((2 * size)) "$run" "${common[@]}" || fail "two groups of $size ended with $?"
+  stop_packer
+  same_run "$PLM_TMP/quiet" "$run" 8
+done
