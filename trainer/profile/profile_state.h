@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "common/collective/collective.h"
 #include "common/ops/observed.h"
 #include "trainer/profile/profile.h"
 
@@ -26,6 +27,13 @@ struct plm_profile {
   uint64_t mark_0_ns;
   size_t settled;   /* events before it have their times */
   double copy_rate; /* bytes per second of a copy in memory, read and written; 0: not measured */
+};
+
+/* What rank 0 tells the others: when it began, and all ranks agreed to begin, the first step. The
+ * clocks of ranks on other hosts are set by the latter. */
+struct plm_profile_origin {
+  uint64_t began_ns, agreed_ns;
+  char host[PLM_HOST_NAME_SIZE];
 };
 
 /* Appends an event. */

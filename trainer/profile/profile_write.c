@@ -40,18 +40,12 @@ static const char *const track_names[PLM_TRACK_COUNT] = {
 
 /* ---- clocks -------------------------------------------------------------------------------- */
 
-/* When rank 0 began, and all ranks agreed to begin, the first step. The clocks of ranks on other
- * hosts are set by the latter. */
-struct origin {
-  uint64_t began_ns, agreed_ns;
-  char host[PLM_HOST_NAME_SIZE];
-};
-
 static plm_status find_origin(const struct plm_profile *profile, uint64_t *zero_ns,
                               struct plm_error *error)
 {
   struct plm_ranks *ranks = profile->options.ranks;
-  struct origin origin = {.began_ns = profile->first_began_ns, .agreed_ns = profile->agreed_ns};
+  struct plm_profile_origin origin = {.began_ns = profile->first_began_ns,
+                                      .agreed_ns = profile->agreed_ns};
   memcpy(origin.host, ranks->collective->place.host, sizeof origin.host);
   *zero_ns = origin.began_ns;
   if (ranks->single) return PLM_OK;

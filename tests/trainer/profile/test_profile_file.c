@@ -16,6 +16,7 @@
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/fake_collective.h"
+#include "trainer/profile/profile_state.h"
 
 static void put(struct plm_profile *profile, struct plm_profile_event event)
 {
@@ -272,11 +273,8 @@ static void only_rank_0_measures_the_rate_of_copies(void **state)
   fake_collective_deinit(&fake);
 }
 
-/* What rank 0 tells (profile_write.c), and what rank 1 sends it. */
-static struct origin {
-  uint64_t began_ns, agreed_ns;
-  char host[PLM_HOST_NAME_SIZE];
-} origin;
+/* What rank 0 tells, and what rank 1 sends it. */
+static struct plm_profile_origin origin;
 static char sent[1 << 13];
 
 static plm_status wait_with_origin(struct plm_collective *collective, struct plm_transfer *transfer,
@@ -305,7 +303,7 @@ static void clocks_of_hosts_are_set(void **state)
   for (int far = 0; far < 2; far++) {
     struct profile_scene scene;
     struct fake_collective fake;
-    origin = (struct origin){100, 700, "here"};
+    origin = (struct plm_profile_origin){100, 700, "here"};
     if (far) strcpy(origin.host, "there");
     sent[0] = '\0';
     scene_open_ranks(&scene, &fake, 1, 2);
