@@ -153,8 +153,7 @@ void plm_program_begin(void)
 static bool is_output_lost(void)
 {
   struct pollfd out = {.fd = STDOUT_FILENO};
-  if (ferror(stdout) == 0) return false;
-  return poll(&out, 1, 0) != 1 || (out.revents & POLLERR) == 0;
+  return ferror(stdout) != 0 && poll(&out, 1, 0) != 1; /* an event: nobody reads it any more */
 }
 
 plm_status plm_program_flush_output(plm_status status, struct plm_error *error)

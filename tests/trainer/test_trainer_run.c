@@ -86,11 +86,15 @@ static void a_run_from_beginning_to_end(void **state)
   trainer_scene_checkpoints(&whole, "0 2 4 6 ");
   cJSON *lines = trainer_scene_lines(&whole);
   assert_int_equal(cJSON_GetArraySize(lines), 6);
+  double real = 0;
   for (int i = 0; i < 6; i++) {
     const cJSON *line = cJSON_GetArrayItem(lines, i);
     assert_true(trainer_scene_number(line, "step") == i + 1);
     assert_true(0 < trainer_scene_number(line, "loss") && trainer_scene_number(line, "loss") < 5);
     assert_true(trainer_scene_number(line, "skipped_updates") == 0);
+    real +=
+        whole.config.trainer.batch_tokens * (1 - trainer_scene_number(line, "padding_fraction"));
+    assert_true(fabs(trainer_scene_number(line, "tokens") - real) < 0.1);
     const struct plm_learning_rates rates = plm_optimizer_rates(&whole.config.trainer, (uint64_t)i);
     assert_true(fabs(trainer_scene_number(line, "lr_head") / rates.of[PLM_GROUP_HEAD] - 1) < 1e-6);
     assert_true(trainer_scene_number(line, "mask_rate") == 0.15);
