@@ -92,8 +92,8 @@ static void a_run_from_beginning_to_end(void **state)
     assert_true(trainer_scene_number(line, "step") == i + 1);
     assert_true(0 < trainer_scene_number(line, "loss") && trainer_scene_number(line, "loss") < 5);
     assert_true(trainer_scene_number(line, "skipped_updates") == 0);
-    real +=
-        whole.config.trainer.batch_tokens * (1 - trainer_scene_number(line, "padding_fraction"));
+    const double share = 1 - trainer_scene_number(line, "padding_fraction");
+    real += share * (double)whole.config.trainer.batch_tokens;
     assert_true(fabs(trainer_scene_number(line, "tokens") - real) < 0.1);
     const struct plm_learning_rates rates = plm_optimizer_rates(&whole.config.trainer, (uint64_t)i);
     assert_true(fabs(trainer_scene_number(line, "lr_head") / rates.of[PLM_GROUP_HEAD] - 1) < 1e-6);
