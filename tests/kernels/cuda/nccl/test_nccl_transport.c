@@ -21,7 +21,7 @@
 #include "tests/support/peers/fake_collective.h"
 
 enum { MOST = 4, CARD = 1 << 13, UNIT = PLM_SLICE_UNIT, SLOTS = 64, ALL = SLOTS + 9 };
-enum { WORK_US = 100 };
+enum { WORK_US = 100, LIMIT_MS = 60000 };
 
 static const struct plm_rank_place alone = {.ranks = 1, .group_size = 1};
 
@@ -94,6 +94,14 @@ static plm_status open_rank(struct plm_rank_place place, int device, uint64_t or
   PLM_ASSERT(plm_ops_cuda_open(PLM_PRECISION_FP32, device, &ops, NULL) == PLM_OK);
   *error = (struct plm_error){0};
   return ops->open_nccl(ops, &fake.base, &transport, error);
+}
+
+/* Sleeps until the next look at what is waited for. Counts them: a limited number may be in vain.
+ */
+static void wait_for(const char *what, int *looks)
+{
+  if ((*looks)++ == LIMIT_MS) plm_assert_failed(what, __FILE__, __LINE__);
+  usleep(1000);
 }
 
 static void close_rank(void)
@@ -169,7 +177,7 @@ static void exchange_all(struct plm_rank_place place)
     PLM_ASSERT(transport->wait(transport, &transfers[k], NULL) == PLM_OK);
   ops->download(ops, host, to, sizeof host);
   PLM_ASSERT(ops->synchronize(ops, NULL) == PLM_OK);
-  while (ended < opened + ALL) usleep(1000); /* the watch counts them */
+  for (int looks = 0; ended < opened + ALL;) wait_for("the watch counts all transfers", &looks);
   for (int k = 0; k < ALL; k++) {
     const bool rail = transfers[k].scope == PLM_SCOPE_RAIL;
     const uint32_t count = rail ? groups : size, mine = rail ? at : place.rank % size;
@@ -307,7 +315,7 @@ static void until_it_ends(struct plm_rank_place place)
     ops->zero(ops, memory, UNIT);
   }
   transport->start(transport, &transfer);
-  while (transport->wait(transport, &transfer, &error) == PLM_OK) {
+  for (int looks = 0; transport->wait(transport, &transfer, &error) == PLM_OK;) {
     if (ending == AN_ERROR) {
       (void)ops->synchronize(ops, NULL);
       transport->start(transport, &transfer);
@@ -316,9 +324,9 @@ static void until_it_ends(struct plm_rank_place place)
     if (ending == A_LOST_COMPUTATION) {
       plm_emulation_card("lost=1");
       ops->zero(ops, memory, UNIT);
-      while (failed == 0) usleep(1000);
+      for (int others = 0; failed == 0;) wait_for("the lost device is noticed", &others);
     }
-    usleep(1000);
+    wait_for("the exchange ends", &looks);
   }
   PLM_ASSERT(error.status == expected[ending].status);
   PLM_ASSERT(strcmp(error.what, expected[ending].what) == 0);
