@@ -43,6 +43,34 @@ static void batches_have_the_labels_of_their_documents(void **state)
   fake_part(&meeting);
 }
 
+/* Behind the offsets of its documents, a batch has that of the end of its records, also if it is
+ * smaller than the one whose memory it uses again. */
+static void the_end_of_the_records_is_known(void **state)
+{
+  (void)state;
+  static const uint32_t sizes[] = {30, 7, 12};
+  struct fake_meeting meeting;
+  struct plm_error error = {0};
+  const void *tokens = NULL;
+  fake_meet(&meeting, 1, 0);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct plm_batch batch;
+    uint64_t at = 0;
+    assert_int_equal(plm_feed_next(meeting.feed, NULL, sizes[i], NULL, &batch, &error), PLM_OK);
+    assert_true(i == 0 || batch.tokens == tokens);
+    tokens = batch.tokens;
+    assert_int_equal(batch.document_begin[0], 0);
+    const uint32_t documents = batch.document_begin[sizes[i]];
+    for (uint32_t d = 0; d < documents; d++) {
+      assert_int_equal(batch.label_at[d], at);
+      at += plm_label_record_size(&fake_corpus()->schema, batch.documents[d].residues);
+    }
+    assert_int_equal(batch.label_at[documents], at);
+    plm_feed_release(meeting.feed, &batch);
+  }
+  fake_part(&meeting);
+}
+
 /* A chunk is larger than a message: the error says whether its labels are why. */
 static void a_chunk_with_too_many_labels_is_named(void **state)
 {
@@ -87,6 +115,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_have_the_labels_of_their_documents),
+      cmocka_unit_test(the_end_of_the_records_is_known),
       cmocka_unit_test(a_chunk_with_too_many_labels_is_named),
   };
   return cmocka_run_group_tests(tests, fake_labelled_corpus_open, NULL);
