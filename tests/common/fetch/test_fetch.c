@@ -60,8 +60,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
   return result;
 }
 
-/* ---- a signal ---------------------------------------------------------------------------------
- */
+/* ---- a signal -------------------------------------------------------------------------------- */
 
 static off_t stops_in; /* a stop signal comes when a file of this size is read; 0: none */
 
@@ -76,6 +75,7 @@ ssize_t read(int file, void *bytes, size_t size)
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
+static atomic_bool lies; /* each part that the head sends begins with another byte */
 struct head {
   char folders[CORPORA][PLM_PATH_SIZE];
   const char *paths[PLM_MAX_SOURCES + 1];
@@ -111,6 +111,7 @@ static void answer(struct head *head, const struct plm_message *message)
   struct plm_header header = {.type = made.refused ? PLM_MESSAGE_NACK : PLM_MESSAGE_FILE_PART,
                               .request = message->header.request};
   parts_sent += !made.refused;
+  if (lies) made.payload[PLM_FILE_PART_HEAD] ^= 1;
   (void)plm_message_send(head->router, message->routing_id, message->routing_id_bytes, &header,
                          made.payload, made.payload_bytes, NULL);
   free(made.payload);
@@ -435,6 +436,25 @@ static void a_damaged_corpus_is_not_kept(void **state)
   close_head(&head);
 }
 
+/* A description that is none is named by where it came from. */
+static void a_malformed_description_is_named(void **state)
+{
+  (void)state;
+  struct head head;
+  struct plm_fetched fetched = {0};
+  struct plm_error error = {0};
+  char expected[400];
+  open_head(&head, 1);
+  const struct plm_fetch_options options = options_of(&head, "malformed");
+  lies = true;
+  assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_CORRUPT);
+  lies = false;
+  snprintf(expected, sizeof expected, "the corpus.json at %s is not the description of a corpus",
+           head.bound);
+  assert_string_equal(error.what, expected);
+  close_head(&head);
+}
+
 /* On a terminal, the bar is gone when the next line comes, and at the end. */
 static void the_bar_is_removed(void **state)
 {
@@ -473,6 +493,7 @@ int main(void)
       cmocka_unit_test(an_interrupted_fetch_is_continued),
       cmocka_unit_test(a_stop_signal_leaves_the_part),
       cmocka_unit_test(a_damaged_corpus_is_not_kept),
+      cmocka_unit_test(a_malformed_description_is_named),
       cmocka_unit_test(the_bar_is_removed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
