@@ -166,12 +166,12 @@ static bool has_final_name(const char *path, uint64_t *step)
   return plm_checkpoint_parse_name(slash != NULL ? slash + 1 : part, step);
 }
 
+/* listing: {0} */
 static plm_status checkpoints_gather(const char *directory, bool verify, struct listing *listing,
                                      struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
   uint64_t step = 0;
-  *listing = (struct listing){0};
   if (!plm_file_exists(directory))
     return plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
   if (has_final_name(directory, &step) || checkpoints_holds(directory, "MANIFEST")) {
@@ -353,7 +353,7 @@ static plm_status checkpoints_show(const struct plm_command_context *context, co
                                    cJSON *array, size_t *damaged, struct plm_error *error)
 {
   const bool verify = plm_arguments_has(context->arguments, "verify");
-  struct listing listing;
+  struct listing listing = {0};
   if (is_model(directory)) return show_model(context, directory, array, error);
   const plm_status status = checkpoints_gather(directory, verify, &listing, error);
   if (status == PLM_OK && !context->json) print_listing(&listing, directory, verify);

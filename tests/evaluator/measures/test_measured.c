@@ -191,6 +191,8 @@ static void areas(void **state)
   (void)state;
   static const double scores[] = {0.3, 0.1, 0.3, 0.9, 0.5}, weights[] = {1, 2, 0, 1, 3};
   static const bool positive[] = {true, false, false, true, false}, none[5] = {0},
+                    one[] = {false, false, false, false, true},
+                    four[] = {true, true, false, true, true},
                     all[] = {true, true, true, true, true};
   size_t order[5];
   plm_roc_order(scores, 5, order);
@@ -198,6 +200,8 @@ static void areas(void **state)
   assert_memory_equal(order, expected, sizeof order);
   near(plm_roc_area(scores, order, positive, NULL, 5), (3 + 1.5) / 6);
   near(plm_roc_area(scores, order, positive, weights, 5), (5.0 + 2) / (2 * 5));
+  near(plm_roc_area(scores, order, one, NULL, 5), 3.0 / 4);
+  near(plm_roc_area(scores, order, four, NULL, 5), (2 + 0.5) / 4);
   assert_true(isnan(plm_roc_area(scores, order, none, NULL, 5)));
   assert_true(isnan(plm_roc_area(scores, order, all, NULL, 5)));
 }

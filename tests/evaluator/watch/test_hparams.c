@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "evaluator/watch/hparams.h"
 #include "tests/support/harness/scratch.h"
@@ -35,10 +36,22 @@ static void load(const char *text, struct plm_config *config)
     fail_msg("%s", error.what);
 }
 
+/* Whether the file has the time of a start (field 5, a double), which is between two others. */
+static bool has_start_between(const char *bytes, size_t size, double from, double until)
+{
+  for (size_t i = 0; i + 9 <= size; i++) {
+    double time;
+    memcpy(&time, bytes + i + 1, sizeof time);
+    if (bytes[i] == (5 << 3 | 1) && from <= time && time <= until) return true;
+  }
+  return false;
+}
+
 static void each_start_replaces_the_file(void **state)
 {
   (void)state;
   struct plm_config config;
+  const double began = plm_clock_wall_s();
   char folder[PLM_PATH_SIZE];
   size_t size, longer;
   snprintf(folder, sizeof folder, "%s", scratch_path("starts"));
@@ -51,6 +64,7 @@ static void each_start_replaces_the_file(void **state)
   char *bytes = file_of(folder, &longer);
   assert_int_equal(count_of(bytes, longer, "_hparams_/session_end_info"), 1);
   assert_int_equal(count_of(bytes, longer, "/first"), 1);
+  assert_true(has_start_between(bytes, longer, began, plm_clock_wall_s()));
   free(bytes);
   load("corpus: /other\n", &config);
   assert_int_equal(plm_hparams_write(folder, &hparams, NULL), PLM_OK);
