@@ -1,7 +1,9 @@
 /* PLM_CPU_ISA makes the program treat the processor as one with fewer instruction sets. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/files/file.h"
 #include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "kernels/cpu/processor.h"
@@ -46,6 +48,40 @@ static void lesser_levels_are_kept_to(void **state)
   }
 }
 
+#if defined(__x86_64__)
+/* Without a limit, the level is what the kernel lists as the processor's features. */
+static void the_level_is_that_of_the_processor(void **state)
+{
+  (void)state;
+  static const char *const needed[] = {[PLM_PROCESSOR_AVX2] = " avx2 fma bmi2 ",
+                                       [PLM_PROCESSOR_AVX512] =
+                                           " avx512f avx512bw avx512cd avx512dq avx512vl ",
+                                       [PLM_PROCESSOR_AVX512_BF16] = " avx512_bf16 ",
+                                       [PLM_PROCESSOR_AMX] = " amx_bf16 amx_tile "};
+  char *text;
+  size_t size;
+  unsetenv("PLM_CPU_ISA");
+  assert_int_equal(plm_file_read("/proc/cpuinfo", 1 << 24, &text, &size, NULL), PLM_OK);
+  char *flags = strstr(text, "\nflags");
+  assert_non_null(flags);
+  flags[strcspn(flags + 1, "\n") + 1] = ' '; /* also behind the last one */
+  int level = PLM_PROCESSOR_PORTABLE;
+  for (bool has = true; has && level + 1 < PLM_PROCESSOR_LEVELS; level += has) {
+    char words[100], *rest, *saved = NULL;
+    snprintf(words, sizeof words, "%s", needed[level + 1]);
+    for (rest = strtok_r(words, " ", &saved); rest != NULL; rest = strtok_r(NULL, " ", &saved)) {
+      char flag[40];
+      snprintf(flag, sizeof flag, " %s ", rest);
+      has = has && strstr(flags, flag) != NULL;
+    }
+  }
+  free(text);
+  if (level == PLM_PROCESSOR_AMX && plm_processor_level() == PLM_PROCESSOR_AVX512_BF16)
+    skip("the kernel gives no permission to use AMX");
+  assert_int_equal(plm_processor_level(), level);
+}
+#endif
+
 static void unknown_levels_are_refused(void **state)
 {
   (void)state;
@@ -59,8 +95,11 @@ static void unknown_levels_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lesser_levels_are_kept_to),
-      cmocka_unit_test(unknown_levels_are_refused),
+    cmocka_unit_test(lesser_levels_are_kept_to),
+#if defined(__x86_64__)
+    cmocka_unit_test(the_level_is_that_of_the_processor),
+#endif
+    cmocka_unit_test(unknown_levels_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

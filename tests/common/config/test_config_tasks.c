@@ -1,9 +1,11 @@
 /* evaluator.tasks: what is printed of them is read again as the same tasks. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/config/best_by.h"
 #include "common/config/config.h"
 
 static void load(const char *yaml, struct plm_config *config)
@@ -83,8 +85,35 @@ static void printed_tasks_are_the_same(void **state)
   plm_config_deinit(&again);
 }
 
+/* What judges checkpoints: a metric of the evaluation, or one of a task. */
+static void best_by_names_a_measure(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *best_by;
+    int32_t task;
+    const char *measure;
+  } cases[] = {{"accuracy", PLM_NO_TASK, "accuracy"}, {"t.r2", 0, "r2"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_config config;
+    char yaml[200];
+    int32_t task = 7;
+    const char *measure = NULL;
+    snprintf(yaml, sizeof yaml,
+             "trainer: {checkpoint: {best_by: %s}}\n"
+             "evaluator: {tasks: [{name: t, path: /t.csv, kind: probe, target: y}]}\n",
+             cases[i].best_by);
+    load(yaml, &config);
+    assert_true(plm_config_best_by(&config, &task, &measure));
+    assert_int_equal(task, cases[i].task);
+    same_text(measure, cases[i].measure);
+    plm_config_deinit(&config);
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(printed_tasks_are_the_same)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(printed_tasks_are_the_same),
+                                     cmocka_unit_test(best_by_names_a_measure)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

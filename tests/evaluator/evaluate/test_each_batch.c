@@ -3,6 +3,7 @@
 
 #include "evaluator/evaluate/each_batch.h"
 #include "tests/support/corpora/packed_documents.h"
+#include "tests/support/harness/shown_progress.h"
 
 enum { CHUNKS = 6 };
 
@@ -114,7 +115,9 @@ static void chunks_are_counted_for_a_bar(void **state)
 {
   (void)state;
   struct visits visits = {0};
+  shown_progress_begin();
   assert_int_equal(walk_with("evaluate", PLM_SPLIT_VALID, 4, NULL, &visits, NULL), PLM_OK);
+  shown_progress_end("evaluate 67 %  4 chunks, \nevaluate 100 %  6 chunks, \n");
   assert_int_equal(visits.chunks, CHUNKS);
 }
 
