@@ -52,7 +52,10 @@ static void each_signal_has_its_status_and_name(void **state)
 static void the_first_signal_is_kept(void **state)
 {
   (void)state;
+  stack_t stack;
   plm_stop_signals_install();
+  assert_int_equal(sigaltstack(NULL, &stack), 0);
+  assert_int_equal(stack.ss_flags & SS_DISABLE, 0); /* handlers have a stack of their own */
   assert_int_equal(plm_stop_requested, 0);
   raise(SIGUSR1);
   assert_int_equal(plm_stop_requested, SIGUSR1);

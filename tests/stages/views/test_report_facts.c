@@ -184,7 +184,8 @@ static void metrics_of_both_stages_are_read(void **state)
   write_file(
       folder, "trainer.jsonl",
       "{\"step\":1,\"loss\":3,\"accuracy\":0.5}\n{\"step\":2,\"loss\":2}\n"
-      "{\"step\":3,\"loss_by_source\":{\"a\":6,\"b\":7},\"tokens_by_source\":{\"a\":8,\"b\":9}}\n");
+      "{\"step\":3,\"loss_by_source\":{\"a\":6,\"b\":7},\"tokens_by_source\":{\"a\":8,\"b\":9}}\n"
+      "{\"step\":4,\"resumed\":3}\n");
   write_file(folder, "evaluator.jsonl",
              "{\"step\":2,\"split\":\"valid\",\"loss\":4,\"mcc\":0.25}\n");
   assert_int_equal(plm_report_run_read(folder, &run, &error), PLM_OK);
@@ -192,6 +193,7 @@ static void metrics_of_both_stages_are_read(void **state)
   assert_true(plm_report_curve(&run, PLM_REPORT_TRAINER_loss)->y[1] == 2);
   assert_true(plm_report_curve(&run, PLM_REPORT_TRAINER_accuracy)->y[0] == 0.5);
   assert_null(plm_report_curve(&run, PLM_REPORT_TRAINER_mfu));
+  assert_true(run.marks.count == 1 && run.marks.list[0].step == 3);
   for (size_t k = 0; k < 2; k++) {
     const struct plm_curve *loss = &run.trainer[PLM_REPORT_TRAINER_loss_by_source].list[k],
                            *tokens = &run.trainer[PLM_REPORT_TRAINER_tokens_by_source].list[k];
