@@ -298,9 +298,10 @@ plm_status plm_parameters_check_whole(const char *directory, const char *file,
   return check_file(directory, file, config, NULL, error);
 }
 
-static plm_status fetch(const char *directory, const char *file, const struct plm_model *model,
-                        const struct plm_new_parts *parts, struct plm_advance *advance,
-                        float **values, struct plm_error *error)
+plm_status plm_parameters_fetch_with(const char *directory, const char *file,
+                                     const struct plm_model *model,
+                                     const struct plm_new_parts *parts, struct plm_advance *advance,
+                                     float **values, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
@@ -326,15 +327,7 @@ plm_status plm_parameters_fetch(const char *directory, const char *file,
                                 const struct plm_model *model, struct plm_advance *advance,
                                 float **values, struct plm_error *error)
 {
-  return fetch(directory, file, model, NULL, advance, values, error);
-}
-
-plm_status plm_parameters_fetch_with(const char *directory, const char *file,
-                                     const struct plm_model *model,
-                                     const struct plm_new_parts *parts, struct plm_advance *advance,
-                                     float **values, struct plm_error *error)
-{
-  return fetch(directory, file, model, parts, advance, values, error);
+  return plm_parameters_fetch_with(directory, file, model, NULL, advance, values, error);
 }
 
 static plm_status parameter_file_load(const char *directory, const char *file,
@@ -342,15 +335,12 @@ static plm_status parameter_file_load(const char *directory, const char *file,
                                       struct plm_advance *advance, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  size_t count, most = 0;
+  size_t count;
+  struct destination to = {.model = model};
   struct plm_ops *ops = plm_model_ops(model);
   const struct plm_parameter *table = plm_model_table(model, &count);
   PLM_TRY(plm_path_join(path, directory, file, error));
-  for (size_t i = 0; i < count; i++)
-    if (table[i].count > most) most = table[i].count;
-  const struct destination to = {.model = model, .room = malloc(most * sizeof(float))};
-  if (to.room == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a tensor of %zu weights", most);
+  PLM_TRY(plm_model_parameter_room(model, &to.room, error));
   plm_status status = read_weights(path, table, count, &to, head, NULL, advance, error);
   if (status == PLM_OK) {
     plm_model_weights_changed(model);

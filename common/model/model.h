@@ -159,6 +159,10 @@ size_t plm_parameter_used_bytes(const struct plm_parameter *parameter, size_t ac
 /* Takes the values of parameter i (host, count elements). Asynchronous, but `values` may be reused.
  * When all have been taken, the caller calls plm_model_weights_changed. No pass may be running. */
 void plm_model_load_parameter(struct plm_model *model, size_t i, const float *values);
+/* Allocates room on the host for the values of the largest parameter; the caller frees it.
+ * PLM_NO_MEMORY */
+plm_status plm_model_parameter_room(const struct plm_model *model, float **room,
+                                    struct plm_error *error);
 /* Takes the values of all parameters (host, in the layout of the arena). */
 void plm_model_load(struct plm_model *model, const float *values);
 void plm_model_zero_gradients(struct plm_model *model);

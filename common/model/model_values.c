@@ -178,6 +178,17 @@ void plm_model_load_parameter(struct plm_model *model, size_t i, const float *va
     load_used(model, i, values);
 }
 
+plm_status plm_model_parameter_room(const struct plm_model *model, float **room,
+                                    struct plm_error *error)
+{
+  size_t most = 0;
+  for (size_t i = 0; i < model->table_count; i++)
+    if (model->table[i].count > most) most = model->table[i].count;
+  *room = malloc(most * sizeof **room);
+  if (*room != NULL) return PLM_OK;
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for a tensor of %zu weights", most);
+}
+
 void plm_model_load(struct plm_model *model, const float *values)
 {
   struct plm_ops *ops = model->ops;

@@ -85,13 +85,8 @@ plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *mod
     plm_model_load(model, values);
     return ranks->ops->synchronize(ranks->ops, error);
   }
-  size_t count, most = 0;
-  const struct plm_parameter *table = plm_model_table(model, &count);
-  for (size_t i = 0; i < count; i++)
-    if (table[i].count > most) most = table[i].count;
-  float *room = values == NULL ? malloc(most * sizeof *room) : NULL;
-  if (values == NULL && room == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a tensor of %zu weights", most);
+  float *room = NULL;
+  if (values == NULL) PLM_TRY(plm_model_parameter_room(model, &room, error));
   plm_status status = share_parameters(ranks, model, values, room, error);
   if (status == PLM_OK) status = ranks->ops->synchronize(ranks->ops, error);
   free(room);
