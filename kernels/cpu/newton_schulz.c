@@ -249,8 +249,7 @@ struct bands {
 
 static int64_t band_rows(const struct bands *bands, int64_t band)
 {
-  const int64_t left = bands->rows - band * BAND;
-  return left < BAND ? left : BAND;
+  return plm_tile_extent(bands->rows, band * BAND, BAND);
 }
 
 static void scale_band(void *context, int64_t band, uint32_t thread)

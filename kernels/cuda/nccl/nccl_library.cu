@@ -25,14 +25,13 @@ plm_status check_version(void *library, const char *name, int *version, struct p
   if (!find(library, "ncclGetVersion", &loaded.get_version) ||
       loaded.get_version(version) != ncclSuccess) {
     plm_error_set(error, PLM_CONFIG, "%s is not NCCL", name);
-    plm_error_hint(error, "see PLM_NCCL_LIBRARY in the environment");
-    return error->status;
+    return plm_error_hint(error, "see PLM_NCCL_LIBRARY in the environment");
   }
   if (*version >= PLM_NCCL_OLDEST) return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "%s is NCCL %d.%d.%d, but 2.28 or later is needed", name,
                 *version / 10000, *version / 100 % 100, *version % 100);
-  plm_error_hint(error, "install a newer NCCL; PLM_COLLECTIVE=mpi works without it, but is slow");
-  return error->status;
+  return plm_error_hint(error,
+                        "install a newer NCCL; PLM_COLLECTIVE=mpi works without it, but is slow");
 }
 
 plm_status find_functions(void *library, const char *name, struct plm_error *error)
@@ -49,8 +48,7 @@ plm_status find_functions(void *library, const char *name, struct plm_error *err
       find(library, "ncclAlltoAll", &loaded.all_to_all))
     return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "%s lacks functions of NCCL: %.300s", name, dlerror());
-  plm_error_hint(error, "install NCCL 2.28 or later");
-  return error->status;
+  return plm_error_hint(error, "install NCCL 2.28 or later");
 }
 
 } // namespace

@@ -88,8 +88,8 @@ static void a_resume_keeps_the_rate_of_products(void **state)
     plm_close_device(&s.trainer);
     resolved->product_flops = 1;
     if (changed == DEVICE) strcpy(resolved->device, "cuda");
-    const bool bf16 = strcmp(resolved->precision, "bf16") == 0;
-    if (changed == PRECISION) strcpy(resolved->precision, bf16 ? "fp32" : "bf16");
+    const bool rounds = strcmp(resolved->precision, "bf16") == 0;
+    if (changed == PRECISION) strcpy(resolved->precision, rounds ? "fp32" : "bf16");
     if (changed == PRODUCTS) strcpy(resolved->bf16_products, "other");
     resolved->threads += changed == THREADS;
     resolved->anew = (struct plm_anew){.precision = true, .threads = true};
