@@ -239,19 +239,28 @@ static void rate_chart(struct plm_text *text, const struct plm_report_run *runs,
   put_chart(text, look, lines);
 }
 
-/* a / b at the steps that both have. */
-static void report_charts_divide(const struct plm_curve *a, const struct plm_curve *b,
-                                 struct plm_curve *ratio)
+/* The value of a curve at exactly this step; 0 if it has none. *at only moves forward. */
+static double value_at(const struct plm_curve *curve, double step, size_t *at)
 {
-  *ratio = (struct plm_curve){0};
-  if (a == NULL || b == NULL) return;
-  ratio->x = plm_alloc_zeroed(a->count, sizeof *ratio->x);
-  ratio->y = plm_alloc_zeroed(a->count, sizeof *ratio->y);
-  for (size_t i = 0, j = 0; i < a->count; i++) {
-    while (j < b->count && b->x[j] < a->x[i]) j++;
-    if (j == b->count || b->x[j] != a->x[i] || !(b->y[j] > 0)) continue;
-    ratio->x[ratio->count] = a->x[i];
-    ratio->y[ratio->count++] = a->y[i] / b->y[j];
+  if (curve == NULL) return 0;
+  while (*at < curve->count && curve->x[*at] < step) ++*at;
+  return *at < curve->count && curve->x[*at] == step ? curve->y[*at] : 0;
+}
+
+/* The part of the time that a wait takes, at the steps whose time is known. The time is that of the
+ * step and of the checkpoint after the step before, which step_ms does not contain. */
+static void report_charts_share(const struct plm_curve *wait, const struct plm_curve *step,
+                                const struct plm_curve *save, struct plm_curve *share)
+{
+  *share = (struct plm_curve){0};
+  if (wait == NULL) return;
+  share->x = plm_alloc_zeroed(wait->count, sizeof *share->x);
+  share->y = plm_alloc_zeroed(wait->count, sizeof *share->y);
+  for (size_t i = 0, j = 0, k = 0; i < wait->count; i++) {
+    const double step_ms = value_at(step, wait->x[i], &j);
+    if (!(step_ms > 0)) continue;
+    share->x[share->count] = wait->x[i];
+    share->y[share->count++] = wait->y[i] / (step_ms + value_at(save, wait->x[i], &k));
   }
 }
 
@@ -265,8 +274,8 @@ static void stall_chart(struct plm_text *text, const struct plm_report_run *runs
     const struct plm_curve *time = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_step_ms);
     const struct plm_curve *data = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_data_wait_ms);
     const struct plm_curve *save = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_checkpoint_ms);
-    report_charts_divide(data, time, &shares[i][0]);
-    report_charts_divide(save, time, &shares[i][1]);
+    report_charts_share(data, time, save, &shares[i][0]);
+    report_charts_share(save, time, save, &shares[i][1]);
     add_line(lines, runs[i].name, i, &shares[i][0], "waiting for data");
     add_line(lines, runs[i].name, i, &shares[i][1], "waiting for checkpoints");
   }

@@ -128,10 +128,11 @@ static void padding(const struct plm_report_run *run, char cell[CELL_SIZE])
 
 static void stalls(const struct plm_report_run *run, char cell[CELL_SIZE])
 {
-  const double all = sum_of(plm_report_curve(run, PLM_REPORT_TRAINER_step_ms)),
+  const double steps = sum_of(plm_report_curve(run, PLM_REPORT_TRAINER_step_ms)),
                data = sum_of(plm_report_curve(run, PLM_REPORT_TRAINER_data_wait_ms)),
                save = sum_of(plm_report_curve(run, PLM_REPORT_TRAINER_checkpoint_ms));
-  if (isfinite(data) && isfinite(save) && all > 0)
+  const double all = steps + save; /* a step does not contain what a checkpoint took */
+  if (isfinite(data) && isfinite(save) && steps > 0)
     snprintf(cell, CELL_SIZE, "%.2f %% for data, %.2f %% for checkpoints", 100 * data / all,
              100 * save / all);
 }
