@@ -108,7 +108,7 @@ plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
 void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  size_t free_now = 0, total = 0;
+  size_t free_now, total;
   cudaSetDevice(cuda->device);
   if (cudaMemGetInfo(&free_now, &total) != cudaSuccess) {
     cudaGetLastError();
