@@ -173,8 +173,7 @@ static uint64_t zstd_window(const uint8_t *bytes, size_t size)
   const uint64_t base = UINT64_C(1) << (10 + exponent);
   const uint64_t window = single ? UINT64_MAX : base + base / 8 * mantissa;
   const unsigned long long content = ZSTD_getFrameContentSize(bytes, size);
-  const bool known = content != ZSTD_CONTENTSIZE_UNKNOWN && content != ZSTD_CONTENTSIZE_ERROR;
-  if (known && content < window) return content;
+  if (content < window && content != ZSTD_CONTENTSIZE_ERROR) return content;
   return window == UINT64_MAX ? 0 : window;
 }
 

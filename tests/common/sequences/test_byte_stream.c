@@ -95,6 +95,17 @@ static void long_windows_are_read_within_the_limit(void **state)
   assert_true(free_bytes > 0 && total_bytes > free_bytes);
 }
 
+/* The header ends within the size of the content, which then must not be taken for a large one. */
+static void a_frame_that_is_cut_in_its_header_is_cut_off(void **state)
+{
+  (void)state;
+  struct plm_text text = {0};
+  struct plm_error error = {0};
+  assert_int_equal(read_all(PARTS("\x28\xb5\x2f\xfd\xe0\x04\x00"), &text, &error), PLM_CORRUPT);
+  assert_string_equal(error.what, "f.zst is cut off: its zstd data ends too early after 7 bytes");
+  plm_text_deinit(&text);
+}
+
 /* The beginning of a stream can be looked at in steps, and is then read as if it had not been. */
 static void peeked_bytes_are_read_again(void **state)
 {
@@ -125,6 +136,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_kinds_of_frames_are_read),
       cmocka_unit_test(long_windows_are_read_within_the_limit),
+      cmocka_unit_test(a_frame_that_is_cut_in_its_header_is_cut_off),
       cmocka_unit_test(peeked_bytes_are_read_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
