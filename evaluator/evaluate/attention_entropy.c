@@ -45,15 +45,15 @@ static plm_status attention_entropy_allocate(struct plm_attention_entropy *entro
   const uint32_t blocks = plm_architecture_blocks(config);
   const uint32_t chunks = chunks_of(entropy->inference);
   const size_t tokens = (size_t)chunks * config->max_length;
-  entropy->layers = calloc(blocks + 1, sizeof *entropy->layers);
-  entropy->layer_of = calloc(blocks + 1, sizeof *entropy->layer_of);
+  entropy->layers = plm_alloc_zeroed(blocks, sizeof *entropy->layers);
+  entropy->layer_of = plm_alloc_zeroed(blocks, sizeof *entropy->layer_of);
   entropy->room = calloc(3 * tokens * config->hidden_size, sizeof *entropy->room);
   entropy->mask =
       calloc(plm_mask_values((int32_t)chunks, (int32_t)config->max_length), sizeof *entropy->mask);
   entropy->real = calloc(tokens, sizeof *entropy->real);
   entropy->logits = calloc(config->max_length, sizeof *entropy->logits);
-  if (entropy->layers == NULL || entropy->layer_of == NULL || entropy->room == NULL ||
-      entropy->mask == NULL || entropy->real == NULL || entropy->logits == NULL)
+  if (entropy->room == NULL || entropy->mask == NULL || entropy->real == NULL ||
+      entropy->logits == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the entropy of attention");
   for (uint32_t i = 0; i < blocks; i++) {
     struct plm_block_shape shape;
