@@ -189,8 +189,11 @@ plm_status open_for_check(int device, bool whole, struct plm_cuda **cuda, struct
 
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why)
 {
-  size_t free_bytes = 0, total_bytes = 0;
-  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) cudaGetLastError();
+  size_t free_bytes, total_bytes;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) {
+    cudaGetLastError();
+    free_bytes = total_bytes = 0;
+  }
   plm_error_set(error, PLM_NO_MEMORY,
                 "no device memory for a buffer of %zu bytes: %s; %.2f of %.2f GB are free", bytes,
                 why, 1e-9 * (double)free_bytes, 1e-9 * (double)total_bytes);
