@@ -131,6 +131,22 @@ static void splits_come_from_a_column(void **state)
   plm_label_table_close(table);
 }
 
+/* A column of sequences with another name holds for the splits and for the labels. */
+static void splits_and_labels_have_the_same_sequences(void **state)
+{
+  (void)state;
+  struct plm_label_table *table;
+  const struct plm_label_options options = {
+      .sequence_column = "protein", .split_column = "part", .columns = "n:number"};
+  must_work(open_table("protein,n,part\nLA,1.5,valid\n", &options, &table), &failure);
+  const struct plm_sequence of = sequence("any", 2, 2);
+  struct plm_label_row row;
+  assert_true(plm_label_table_includes(table, &of, &row));
+  assert_int_equal(row.split, PLM_SPLIT_VALID);
+  assert_non_null(record_of(table, &of));
+  plm_label_table_close(table);
+}
+
 static void rows_are_found_by_name(void **state)
 {
   (void)state;
@@ -240,6 +256,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_found_by_their_line),
       cmocka_unit_test(splits_come_from_a_column),
+      cmocka_unit_test(splits_and_labels_have_the_same_sequences),
       cmocka_unit_test(rows_are_found_by_name),
       cmocka_unit_test(lists_of_columns_are_checked),
       cmocka_unit_test(what_is_unusual_is_said),
