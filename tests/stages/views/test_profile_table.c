@@ -114,7 +114,8 @@ static void one_rank_and_its_shapes(void **state)
 }
 
 /* On a device, its tracks say what the step consists of and what is copied; of the host, there is
- * only what it does between steps. */
+ * only what it does between steps. What another track does meanwhile does not split an event from
+ * its parts. */
 static void a_device_has_its_own_track(void **state)
 {
   (void)state;
@@ -123,15 +124,18 @@ static void a_device_has_its_own_track(void **state)
       "\"traceEvents\":[\n" EVENT("step 3", "step", "0", "0", "0", "4000",
                                   "") EVENT("add", "launch", "0", "0", "0", "10", "\"bytes\":8")
           EVENT("upload", "copy", "0", "0", "10", "20",
-                "\"bytes\":8") EVENT("synchronize", "wait", "0", "0", "30", "3970", "")
-              EVENT("synchronize", "wait", "0", "0", "4500", "200", "")
-                  EVENT("upload", "copy", "0", "0", "4700", "40", "\"bytes\":8")
-                      EVENT("idle", "idle", "0", "2", "0", "1000", "")
-                          EVENT("upload", "copy", "0", "2", "1000", "500", "\"bytes\":8")
-                              EVENT("add", "operator", "0", "2", "1500", "2500", "\"bytes\":8")
+                "\"bytes\":8") EVENT("synchronize", "wait", "0", "0", "30", "3970",
+                                     "") EVENT("synchronize", "wait", "0", "0", "4500", "200", "")
+              EVENT("upload", "copy", "0", "0", "4700", "40",
+                    "\"bytes\":8") EVENT("idle", "idle", "0", "2", "0", "1000", "")
+                  EVENT("upload", "copy", "0", "2", "1000", "500", "\"bytes\":8")
+                      EVENT("part", "operator", "0", "2", "1500", "100", "")
+                          EVENT("add", "operator", "0", "2", "1500", "2500", "\"bytes\":8")
+                              EVENT("part", "operator", "0", "2", "1500", "200", "")
                                   EVENT("upload", "copy", "0", "2", "4710", "30", "\"bytes\":8")
-                                      EVENT("download_beside", "copy", "0", "3", "5000", "100", "")
-                                          TAIL;
+                                      EVENT("download_beside", "copy", "0", "3", "1600", "100", "")
+                                          EVENT("part", "operator", "0", "2", "2000", "100", "")
+                                              TAIL;
   expect_print(
       text, (struct plm_profile_view){.rank = -1},
       "step 3 on an unknown device: 4.00 ms a step\n"
