@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -413,76 +412,6 @@ static void a_reader_never_gives_wrong_documents(void **state)
   plm_path_remove(directory, NULL);
 }
 
-/* The file is truncated while it is mapped, which raises SIGBUS and must give the message. */
-static void a_cut_under_the_map_ends_with_the_message(void **state)
-{
-  (void)state;
-  const struct example example = {{2000, 0, 0}, 2000, 0};
-  const char *directory = scratch_path("cut");
-  const char *log_path = scratch_path("cut.log");
-  char data[PLM_PATH_SIZE];
-  write_example(directory, &example, 2);
-  plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
-  const pid_t child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    struct plm_corpus *corpus;
-    struct plm_corpus_cursor *cursor;
-    const uint8_t *residues;
-    size_t size;
-    dup2(open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-    if (plm_corpus_open(directory, NULL, &corpus, NULL) != PLM_OK) _exit(50);
-    if (plm_corpus_cursor_open(corpus, &cursor, NULL) != PLM_OK) _exit(51);
-    if (truncate(data, 8192) != 0) _exit(52);
-    for (uint64_t g = 0; g < 8; g++)
-      if (plm_corpus_group(cursor, PLM_SPLIT_TRAIN, g, &residues, &size, NULL) == PLM_OK) _exit(53);
-    _exit(54);
-  }
-  int status;
-  char *log;
-  size_t size;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_int_equal(plm_file_read(log_path, 1 << 20, &log, &size, NULL), PLM_OK);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 1);
-  assert_non_null(strstr(log, "corpus file changed or unreadable: "));
-  assert_non_null(strstr(log, data));
-  free(log);
-  plm_path_remove(directory, NULL);
-}
-
-/* Opening and reading a corpus leave nothing guarded. */
-static void a_fault_elsewhere_is_not_blamed_on_the_corpus(void **state)
-{
-  (void)state;
-  const struct example example = {{300, 0, 0}, 300, 0};
-  const char *directory = scratch_path("elsewhere");
-  write_example(directory, &example, 1);
-  for (int reads = 0; reads < 2; reads++) {
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-      struct plm_corpus *corpus;
-      struct plm_corpus_cursor *cursor;
-      const uint8_t *residues;
-      size_t size;
-      signal(SIGSEGV, SIG_DFL); /* before the corpus installs its handler */
-      if (plm_corpus_open(directory, NULL, &corpus, NULL) != PLM_OK) _exit(50);
-      if (plm_corpus_cursor_open(corpus, &cursor, NULL) != PLM_OK) _exit(51);
-      if (reads && plm_corpus_group(cursor, PLM_SPLIT_TRAIN, 0, &residues, &size, NULL) != PLM_OK)
-        _exit(52);
-      raise(SIGSEGV); /* taken by the handler, which puts back the action before */
-      raise(SIGSEGV);
-      _exit(53);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(WTERMSIG(status), SIGSEGV);
-  }
-  plm_path_remove(directory, NULL);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -493,8 +422,6 @@ int main(void)
       cmocka_unit_test(what_is_not_there_is_an_error),
       cmocka_unit_test(verify_finds_every_flip),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
-      cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
-      cmocka_unit_test(a_fault_elsewhere_is_not_blamed_on_the_corpus),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
