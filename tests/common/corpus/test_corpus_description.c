@@ -243,7 +243,8 @@ static void other_formats_are_named(void **state)
         copy);
 }
 
-/* Format 2 states a hash of its clusters; only an upgrade reads it. */
+/* Format 2 states a hash of its clusters, and format 1 does not know them; only an upgrade reads
+ * them. */
 static void an_old_description_is_read_for_an_upgrade(void **state)
 {
   (void)state;
@@ -260,6 +261,14 @@ static void an_old_description_is_read_for_an_upgrade(void **state)
   assert_int_equal(found.files.clusters.low, 13);
   assert_int_equal(found.files.clusters.high, 14);
   assert_int_equal(found.info.splits[0].clusters, 5);
+  plm_corpus_description_deinit(&found);
+  struct plm_text plain = {0};
+  text_of(PLM_CORPUS_FORMAT_PLAIN, &plain);
+  scratch_write(path, plain.data, plain.length);
+  plm_text_deinit(&plain);
+  assert_int_equal(plm_corpus_description_read(folder, &found, &error), PLM_UNSUPPORTED);
+  assert_int_equal(plm_corpus_description_read_old(folder, &found, NULL), PLM_OK);
+  assert_int_equal(found.info.splits[0].documents, 10);
   plm_corpus_description_deinit(&found);
   char *hash = strstr(text.data, "\"clusters\": \"");
   assert_non_null(hash);
