@@ -196,6 +196,31 @@ static void options_choose_what_is_predicted(void **state)
   inference_case_close(&c);
 }
 
+/* A model whose length is no power of two gets longer chunks, in which no sequence is longer than
+ * that. Whoever asks for a longer one is warned. */
+static void longer_sequences_are_warned_about(void **state)
+{
+  (void)state;
+  struct inference_case c;
+  snprintf(folder, sizeof folder, "%.199s", scratch_path("model-24"));
+  inference_case_open(&c, PLM_ESM2, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 24, 2);
+  inference_case_save(&c, folder);
+  plm_log_init("t", PLM_LOG_WARNING);
+  static const uint32_t lengths[] = {0, 16, 32};
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    struct plm_evaluate_request request = request_of(true);
+    request.max_length = lengths[i];
+    captured_begin(STDERR_FILENO);
+    free(evaluate(&c, &request));
+    const char *said = captured_end();
+    assert_int_equal(captured_times(said, "a sequence of 32 tokens is longer than those that the "
+                                          "model was trained with, which have at most 24"),
+                     lengths[i] == 32);
+    assert_int_equal(captured_times(said, "longer"), lengths[i] == 32);
+  }
+  inference_case_close(&c);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
   (void)state;
@@ -229,6 +254,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(people_read_the_numbers_of_the_object),
       TEST(options_choose_what_is_predicted),
+      TEST(longer_sequences_are_warned_about),
       TEST(what_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
