@@ -20,6 +20,7 @@
 #include "tests/support/cases/run_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 #include "tests/support/peers/packers.h"
 #include "tests/support/peers/trainer_scene.h"
 
@@ -27,6 +28,8 @@ enum { STEPS = 4, EVERY = 2, SETS = 2, LINES = SETS * (STEPS / EVERY + 1) };
 
 static struct trainer_scene scene;
 static char signs[1 << 14]; /* of life: what each says to be done, once, however often it is said */
+/* The last sign, now and when weights were opened. */
+static char last_sign[1 << 12], sign_at_weights[1 << 12];
 
 /* Takes the place of libc's function in this program. */
 int rename(const char *from, const char *to)
@@ -38,6 +41,7 @@ int rename(const char *from, const char *to)
     char *behind = strstr(text, ",\"waits\":");
     assert_non_null(behind);
     *behind = '\0'; /* the time of the sign */
+    snprintf(last_sign, sizeof last_sign, "%s", text);
     if (strstr(signs, text) == NULL) {
       assert_true(strlen(signs) + strlen(text) < sizeof signs);
       strcat(signs, text);
@@ -56,6 +60,7 @@ int open(const char *path, int flags, ...)
   const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
   const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
+  if (strstr(path, "/model.safetensors") != NULL) strcpy(sign_at_weights, last_sign);
   if (unreadable && strstr(path, "/step_00000000/model.safetensors") != NULL) {
     unreadable = false;
     errno = EIO;
@@ -190,6 +195,32 @@ static void reports_count(void **state)
   cJSON_Delete(lines);
 }
 
+/* What a task needs before it begins may take long, so that is said first. */
+static void a_task_is_named_before_it_begins(void **state)
+{
+  (void)state;
+  struct plm_config_evaluator *options = &scene.config.evaluator;
+  char name[] = "stability", target[] = "y", split[] = "part", table[PLM_PATH_SIZE];
+  struct plm_text rows = {0};
+  snprintf(table, sizeof table, "%s", scratch_path("table.csv"));
+  plm_text_puts(&rows, "sequence,y,part\n");
+  for (int i = 0; i < 30; i++)
+    plm_text_printf(&rows, "%.8s,%d,%s\n", &"LAGVSERTIDPKQNFYMHWCLAGVSERTIDPKQNFYMHWC"[i], i % 7,
+                    i % 3 == 0 ? "test" : "train");
+  scratch_write(table, rows.data, rows.length);
+  plm_text_deinit(&rows);
+  options->tasks[options->task_count++] = (struct plm_config_task){.name = name,
+                                                                   .path = table,
+                                                                   .kind = PLM_TASK_PROBE,
+                                                                   .every = 1,
+                                                                   .target = target,
+                                                                   .split = split};
+  const char *said = watch(false);
+  options->tasks[--options->task_count] = (struct plm_config_task){0};
+  assert_non_null(strstr(said, "step 4 stability: "));
+  assert_non_null(strstr(sign_at_weights, "\"doing\":\"step 4 (stability)\",\"patient\":true"));
+}
+
 /* The event files of the evaluator say that the run is complete. */
 static void the_board_says_that_it_is_complete(void **state)
 {
@@ -267,6 +298,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_checkpoint_is_evaluated),
       cmocka_unit_test(reports_count),
+      cmocka_unit_test(a_task_is_named_before_it_begins),
       cmocka_unit_test(the_board_says_that_it_is_complete),
       cmocka_unit_test(a_run_that_predicts_labels),
   };
