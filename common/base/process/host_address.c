@@ -20,8 +20,7 @@ static bool write_address(const struct sockaddr *address, const char *port, char
 {
   const bool six = address->sa_family == AF_INET6;
   char host[NI_MAXHOST];
-  if ((!six && address->sa_family != AF_INET) ||
-      getnameinfo(address, six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), host,
+  if (getnameinfo(address, six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), host,
                   sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
     return false;
   return snprintf(numeric, PLM_HOST_ADDRESS_SIZE, six ? "[%s]%s" : "%s%s", host, port) <

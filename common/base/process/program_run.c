@@ -68,9 +68,9 @@ plm_status plm_program_run(const char *const *arguments, size_t limit_bytes, uns
   const int err = said->capture_err ? memfd_create("standard error", MFD_CLOEXEC) : -1;
   if (said->capture_err && err < 0) return plm_error_errno(error, "cannot run %s", arguments[0]);
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    plm_error_errno(error, "cannot run %s", arguments[0]);
+    const plm_status status = plm_error_errno(error, "cannot run %s", arguments[0]);
     if (err >= 0) close(err);
-    return PLM_IO;
+    return status;
   }
   const pid_t child = fork();
   if (child == 0) program_run_become(arguments, limit_s, ends[1], err);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -164,6 +165,39 @@ static void cores_are_those_of_the_quota_or_of_the_set(void **state)
   assert_int_equal(plm_usable_cores(), all);
 }
 
+static bool no_affinity;
+
+/* Takes the place of libc's function in this program. */
+int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
+{
+  memset(set, 0, size);
+  return no_affinity || syscall(SYS_sched_getaffinity, pid, size, set) < 0 ? -1 : 0;
+}
+
+/* As on a host of more processors than a cpu_set_t has. */
+static void an_unknown_set_is_all_cores(void **state)
+{
+  (void)state;
+  put_mounts(unified, "0::/\n");
+  no_affinity = true;
+  const uint32_t cores = plm_usable_cores();
+  no_affinity = false;
+  assert_int_equal(cores, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static void mounts_of_another_form_are_skipped(void **state)
+{
+  (void)state;
+  char lines[500];
+  snprintf(lines, sizeof lines,
+           " - cgroup2 cgroup2 rw\n30 22 0:26 / /a rw cgroup2 cgroup2 rw\n"
+           "30 22 0:26 / /a rw - cgroup2 cgroup2\n%s",
+           unified);
+  put_mounts(lines, "0::/\n");
+  put("sys/fs/cgroup/cpu.max", "3000 1000\n");
+  expect(UINT64_MAX, UINT64_MAX, 3, NULL);
+}
+
 static void kills_for_lack_of_memory_are_counted(void **state)
 {
   (void)state;
@@ -193,6 +227,8 @@ int main(void)
       TEST(v1_counts_each_level),
       TEST(a_container_sees_only_its_own_group),
       TEST(cores_are_those_of_the_quota_or_of_the_set),
+      TEST(an_unknown_set_is_all_cores),
+      TEST(mounts_of_another_form_are_skipped),
       TEST(kills_for_lack_of_memory_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,14 @@
 /* Threads of a pool: each takes part in each job once, and each tile is done once. */
 #include "common/base/process/pool.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "common/base/alloc.h"
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 
 enum { MOST_THREADS = 5, MOST_TILES = 1000, JOBS = 300 };
@@ -106,12 +110,54 @@ static void shares_begin_at_multiples_of_the_grain(void **state)
     }
 }
 
+static int starts = -1; /* threads that start before one does not; -1: all do */
+
+/* Takes the place of libc's function in this program. */
+int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size)
+{
+  (void)attributes;
+  assert_int_equal(size, 8 << 20);
+  return starts >= 0 && starts-- == 0 ? EAGAIN : 0;
+}
+
+static void a_pool_has_all_its_threads_or_is_an_error(void **state)
+{
+  (void)state;
+  for (int started = 0; started < 2; started++) {
+    struct plm_error error = {0};
+    struct plm_pool *pool = (void *)&error;
+    starts = started;
+    assert_int_equal(plm_pool_open(3, &pool, &error), PLM_IO);
+    assert_string_equal(error.what,
+                        "cannot start the thread \"compute\": Resource temporarily unavailable");
+    assert_null(pool);
+  }
+  starts = -1;
+}
+
+static void memory_that_is_lacking_is_asked_for_again(void **state)
+{
+  (void)state;
+  struct plm_pool *pool;
+  if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  plm_alloc_persist(0);
+  for (int at = 0; at < 3; at++) { /* the pool, its threads, and the start of one */
+    checked_memory_fail(at);
+    assert_int_equal(plm_pool_open(2, &pool, NULL), PLM_OK);
+    assert_true(checked_memory_pause() == at && checked_memory_calls() == 4);
+    assert_int_equal(plm_pool_threads(pool), 2);
+    plm_pool_close(pool);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_thread_runs_each_job_once),
       cmocka_unit_test(each_tile_is_done_once),
       cmocka_unit_test(shares_begin_at_multiples_of_the_grain),
+      cmocka_unit_test(a_pool_has_all_its_threads_or_is_an_error),
+      cmocka_unit_test(memory_that_is_lacking_is_asked_for_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* common/base/process/program_run: which file PATH finds, what a program says, and how it ended. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -131,6 +133,28 @@ static void a_missing_program_ends_with_127(void **state)
   plm_program_said_deinit(&said);
 }
 
+/* For the file of standard error, and then for the pipe. */
+static void without_descriptors_nothing_is_run(void **state)
+{
+  (void)state;
+  const char *const arguments[] = {"/bin/sh", "-c", ":", NULL};
+  struct rlimit before, few;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  assert_true(next >= 0 && close(next) == 0);
+  for (int left = 0; left < 3; left++) {
+    struct plm_program_said said = {.capture_err = true};
+    struct plm_error error = {0};
+    few = (struct rlimit){(rlim_t)(next + left), before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const plm_status status = plm_program_run(arguments, 100, 0, &said, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, PLM_NO_DESCRIPTORS);
+    assert_string_equal(error.what, "cannot run /bin/sh: Too many open files");
+    assert_int_equal(said.exit_code, -1);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -139,6 +163,7 @@ int main(void)
       cmocka_unit_test(what_a_program_says_is_taken),
       cmocka_unit_test(a_limit_is_kept),
       cmocka_unit_test(a_missing_program_ends_with_127),
+      cmocka_unit_test(without_descriptors_nothing_is_run),
   };
   return cmocka_run_group_tests(tests, prepare, NULL);
 }
