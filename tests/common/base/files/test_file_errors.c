@@ -1,10 +1,14 @@
-/* Replacing a file whose name cannot be looked up any more ends with an error. */
+/* Files on a file system that fails or lacks something: what is read and written, and what is said.
+ */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -13,16 +17,40 @@
 
 enum { HANGS_S = 60 };
 
-static bool failing;
+static enum { NONE, LSTAT, UNNAMED, CLOSE, FTRUNCATE } failing;
+static int cause = EIO;
 
-/* Takes the place of libc's function in this program. */
+static bool fails(unsigned call)
+{
+  if (call == failing) errno = cause;
+  return call == failing;
+}
+
+/* These take the place of libc's functions in this program. */
 int lstat(const char *path, struct stat *information)
 {
-  if (failing) {
-    errno = EIO;
-    return -1;
-  }
-  return fstatat(AT_FDCWD, path, information, AT_SYMLINK_NOFOLLOW);
+  return fails(LSTAT) ? -1 : fstatat(AT_FDCWD, path, information, AT_SYMLINK_NOFOLLOW);
+}
+
+int open(const char *path, int flags, ...)
+{
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  if ((flags & O_TMPFILE) == O_TMPFILE && fails(UNNAMED)) return -1;
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int close(int descriptor)
+{
+  const int status = (int)syscall(SYS_close, descriptor);
+  return fails(CLOSE) ? -1 : status;
+}
+
+int ftruncate(int descriptor, off_t size)
+{
+  return fails(FTRUNCATE) ? -1 : (int)syscall(SYS_ftruncate, descriptor, size);
 }
 
 static void a_name_that_cannot_be_looked_up_is_an_error(void **state)
@@ -34,9 +62,9 @@ static void a_name_that_cannot_be_looked_up_is_an_error(void **state)
   const char *path = scratch_path("replaced");
   assert_int_equal(plm_file_replace(path, "before", 6, 0644, NULL), PLM_OK);
   alarm(HANGS_S);
-  failing = true;
+  failing = LSTAT;
   assert_int_equal(plm_file_replace(path, "after", 5, 0644, &error), PLM_IO);
-  failing = false;
+  failing = NONE;
   alarm(0);
   assert_int_equal(plm_file_read(path, 64, &bytes, &size, NULL), PLM_OK);
   assert_string_equal(bytes, "before");
@@ -99,6 +127,66 @@ static void a_file_of_the_working_folder_is_replaced(void **state)
   close(before);
 }
 
+static void what_fails_is_said(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char path[200], what[512];
+  snprintf(path, sizeof path, "%s", scratch_path("said"));
+  failing = FTRUNCATE;
+  assert_int_equal(plm_file_replace(path, "x", 1, 0644, &error), PLM_IO);
+  snprintf(what, sizeof what, "cannot empty %s.tmp: Input/output error", path);
+  assert_string_equal(error.what, what);
+  failing = CLOSE;
+  assert_int_equal(plm_file_write(path, "x", 1, 0644, &error), PLM_IO);
+  snprintf(what, sizeof what, "cannot close %s: Input/output error", path);
+  assert_string_equal(error.what, what);
+  assert_int_equal(plm_file_replace(path, "x", 1, 0644, &error), PLM_OK); /* it was synced */
+  failing = NONE;
+}
+
+/* A file system may lack files without a name (O_TMPFILE). Then one is made and removed again. */
+static void an_unnamed_file_leaves_no_name(void **state)
+{
+  (void)state;
+  static const int causes[] = {0, EOPNOTSUPP, EISDIR, EINVAL, EACCES};
+  char folder[PLM_PATH_SIZE], byte = 0;
+  struct plm_error error = {0};
+  scratch_run(folder);
+  for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+    int file = -2;
+    cause = causes[i];
+    failing = cause == 0 ? NONE : UNNAMED;
+    const plm_status status = plm_file_open_unnamed(folder, &file, &error);
+    failing = NONE;
+    assert_true(scratch_is_empty(folder));
+    assert_int_equal(status, causes[i] == EACCES ? PLM_IO : PLM_OK);
+    if (status != PLM_OK) break;
+    assert_int_equal(fcntl(file, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(pwrite(file, "x", 1, 0), 1);
+    assert_int_equal(pread(file, &byte, 1, 0), 1);
+    close(file);
+  }
+  cause = EIO;
+  assert_memory_equal(error.what, "cannot write into folder ", 25);
+}
+
+/* The longest path that leaves room for ".tmp" is tried, and the next one is not. */
+static void a_path_has_room_for_the_temporary_name(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  memset(path, 'p', sizeof path);
+  path[PLM_PATH_SIZE - 5] = '\0';
+  assert_int_equal(plm_file_replace(path, "x", 1, 0644, &error), PLM_IO);
+  path[PLM_PATH_SIZE - 5] = 'p';
+  path[PLM_PATH_SIZE - 4] = '\0';
+  assert_int_equal(plm_file_replace(path, "x", 1, 0644, &error), PLM_LIMIT);
+  assert_memory_equal(error.what, "path pppp", 9);
+  assert_non_null(strstr(error.what, "ppp is too long"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -106,6 +194,9 @@ int main(void)
       cmocka_unit_test(a_part_is_whole_or_an_error),
       cmocka_unit_test(a_signal_does_not_replace_the_lock),
       cmocka_unit_test(a_file_of_the_working_folder_is_replaced),
+      cmocka_unit_test(what_fails_is_said),
+      cmocka_unit_test(an_unnamed_file_leaves_no_name),
+      cmocka_unit_test(a_path_has_room_for_the_temporary_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
