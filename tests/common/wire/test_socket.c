@@ -48,19 +48,72 @@ static void a_file_at_an_ipc_path_is_kept(void **state)
   free(bytes);
 }
 
-/* An address that does not answer, as that of a pod that is gone, is given up long before the
- * kernel would (two minutes); the next attempt looks the name up again. */
-static void a_connection_is_given_up_within_seconds(void **state)
+/* The values of doc/connections.md. An address that does not answer, as that of a pod that is gone,
+ * is given up long before the kernel would (two minutes); the next attempt looks the name up again.
+ */
+static void sockets_have_the_documented_options(void **state)
 {
   (void)state;
+  static const struct {
+    int type, send, receive;
+  } types[] = {{ZMQ_ROUTER, 8192, 64}, {ZMQ_DEALER, 1024, 1024}, {ZMQ_PUB, 64, 64}};
   void *context = zmq_ctx_new(), *socket;
-  int limit_ms = 0;
-  size_t size = sizeof limit_ms;
-  assert_int_equal(plm_socket_open(context, ZMQ_DEALER, 1024, &socket, NULL), PLM_OK);
-  assert_int_equal(zmq_getsockopt(socket, ZMQ_CONNECT_TIMEOUT, &limit_ms, &size), 0);
-  assert_int_equal(limit_ms, 5000);
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    const struct {
+      int option, value;
+    } rows[] = {{ZMQ_SNDHWM, types[i].send},
+                {ZMQ_RCVHWM, types[i].receive},
+                {ZMQ_BACKLOG, 128},
+                {ZMQ_LINGER, 0},
+                {ZMQ_IMMEDIATE, 1},
+                {ZMQ_RECONNECT_IVL, 100},
+                {ZMQ_RECONNECT_IVL_MAX, 2000},
+                {ZMQ_HANDSHAKE_IVL, 3000},
+                {ZMQ_CONNECT_TIMEOUT, 5000}};
+    assert_int_equal(plm_socket_open(context, types[i].type, 1024, &socket, NULL), PLM_OK);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+      int value = -1;
+      size_t size = sizeof value;
+      assert_int_equal(zmq_getsockopt(socket, rows[k].option, &value, &size), 0);
+      if (value != rows[k].value)
+        fail_msg("socket %d, option %d: %d", types[i].type, rows[k].option, value);
+    }
+    int64_t limit = -1; /* what encryption adds comes on top */
+    size_t size = sizeof limit;
+    assert_int_equal(zmq_getsockopt(socket, ZMQ_MAXMSGSIZE, &limit, &size), 0);
+    assert_int_equal(limit, 1024 + 33);
+    zmq_close(socket);
+  }
+  zmq_ctx_term(context);
+}
+
+/* What libzmq refuses is told with its reason. */
+static void what_libzmq_refuses_is_said(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_message message;
+  struct plm_header header = {.type = PLM_MESSAGE_PONG};
+  void *context = zmq_ctx_new(), *socket = &error;
+  assert_int_equal(plm_socket_open(context, 77, 1024, &socket, &error), PLM_IO);
+  assert_string_equal(error.what, "cannot make a ZeroMQ socket: Invalid argument");
+  assert_null(socket);
+  assert_int_equal(plm_socket_open(context, ZMQ_DEALER, 1024, &socket, &error), PLM_OK);
+  assert_int_equal(plm_socket_connect(socket, "nowhere", &error), PLM_IO);
+  assert_string_equal(error.what, "cannot connect to nowhere: Invalid argument");
   zmq_close(socket);
   zmq_ctx_term(context);
+  assert_int_equal(bind_ipc(scratch_path("no/folder"), &error), PLM_IO);
+  assert_memory_equal(error.what, "cannot bind ipc://", 18);
+  assert_non_null(strstr(error.what, "/no/folder: No such file or directory"));
+  assert_non_null(strstr(error.hint, " say where to bind"));
+  for (int router = 0; router < 2; router++) {
+    error = (struct plm_error){0};
+    assert_int_equal(plm_message_receive(NULL, router, &message, &error), PLM_IO);
+    assert_string_equal(error.what, "receive: Socket operation on non-socket");
+  }
+  assert_int_equal(plm_message_send(NULL, NULL, 0, &header, "", 0, &error), PLM_IO);
+  assert_string_equal(error.what, "send: Socket operation on non-socket");
 }
 
 /* What a process that was killed left behind is replaced. */
@@ -150,8 +203,6 @@ static void send_payload(struct ends *ends)
   assert_int_equal(plm_message_send(ends->dealer, NULL, 0, &header, "payload", 7, NULL), PLM_OK);
 }
 
-/* A header that says what is not so, or frames that are too many or missing; what follows is found.
- */
 /* The address that a name stands for is bound, IPv4 if it has one. */
 static void names_are_bound_by_their_address(void **state)
 {
@@ -183,6 +234,8 @@ static void names_are_bound_by_their_address(void **state)
   }
 }
 
+/* A header that says what is not so, or frames that are too many or missing; what follows is found.
+ */
 static void wrong_messages_are_dropped_whole(void **state)
 {
   (void)state;
@@ -238,16 +291,44 @@ static void a_peer_that_has_left_is_noticed(void **state)
   close_ends(&ends);
 }
 
+static void count_release(void *data, void *released)
+{
+  assert_string_equal(data, "payload");
+  ++*(int *)released;
+}
+
+/* Nobody is connected. The payload is released once all the same. */
+static void what_cannot_be_sent_is_released(void **state)
+{
+  (void)state;
+  struct plm_header header = {.type = PLM_MESSAGE_PONG, .payload_bytes = 7};
+  struct plm_error error = {0};
+  int released = 0;
+  void *context = zmq_ctx_new(), *socket;
+  assert_int_equal(plm_socket_open(context, ZMQ_DEALER, 1024, &socket, NULL), PLM_OK);
+  assert_false(plm_socket_can_send(socket));
+  assert_int_equal(plm_message_send(socket, NULL, 0, &header, "payload", 7, &error), PLM_AGAIN);
+  assert_int_equal(
+      plm_message_send_shared(socket, &header, "payload", count_release, &released, &error),
+      PLM_AGAIN);
+  assert_string_equal(error.what, "not connected, or the peer does not read");
+  assert_int_equal(released, 1);
+  zmq_close(socket);
+  zmq_ctx_term(context);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_at_an_ipc_path_is_kept),
-      cmocka_unit_test(a_connection_is_given_up_within_seconds),
+      cmocka_unit_test(sockets_have_the_documented_options),
+      cmocka_unit_test(what_libzmq_refuses_is_said),
       cmocka_unit_test(a_dead_socket_is_replaced),
       cmocka_unit_test(a_socket_in_use_is_kept),
       cmocka_unit_test(names_are_bound_by_their_address),
       cmocka_unit_test(wrong_messages_are_dropped_whole),
       cmocka_unit_test(a_peer_that_has_left_is_noticed),
+      cmocka_unit_test(what_cannot_be_sent_is_released),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
