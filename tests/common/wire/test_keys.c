@@ -2,9 +2,12 @@
  * made, and what it says if one is missing or others could have put it there. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -273,6 +276,63 @@ static void what_others_reach_is_said(void **state)
   assert_string_equal(error.hint, text);
 }
 
+static uid_t self, owner; /* of this process and of all files; 0: as they are */
+static bool sync_fails;
+
+/* These take the place of libc's functions in this program. */
+uid_t geteuid(void)
+{
+  return self != 0 ? self : (uid_t)syscall(SYS_geteuid);
+}
+
+int stat(const char *path, struct stat *about)
+{
+  const int status = fstatat(AT_FDCWD, path, about, 0);
+  if (status == 0 && owner != 0) about->st_uid = owner;
+  return status;
+}
+
+int fsync(int file)
+{
+  errno = EIO;
+  return sync_fails ? -1 : (int)syscall(SYS_fsync, file);
+}
+
+static void keys_of_another_user_are_refused(void **state)
+{
+  (void)state;
+  char host[PLM_PATH_SIZE];
+  struct plm_keypair pair;
+  struct plm_error error = {0};
+  make_keys("owned", host);
+  self = 1001;
+  owner = 1001;
+  assert_int_equal(plm_keys_server(host, &pair, &error), PLM_OK);
+  owner = 1002;
+  assert_int_equal(plm_keys_server(host, &pair, &error), PLM_CONFIG);
+  assert_string_equal(error.what, "these keys belong to another user (uid 1002)");
+  assert_string_equal(error.where, host);
+  assert_string_equal(error.hint, "use keys of your own; plm-pipeline keys DIR makes them");
+  self = owner = 0;
+}
+
+static void keys_that_cannot_be_written_are_an_error(void **state)
+{
+  (void)state;
+  char host[PLM_PATH_SIZE], name[257], what[512];
+  struct plm_error error = {0};
+  memset(name, 'n', 256);
+  name[256] = '\0';
+  assert_int_equal(plm_keys_write(scratch_path(name), NULL, NULL, &error), PLM_IO);
+  assert_memory_equal(error.what, "cannot create folder ", 21);
+  snprintf(host, sizeof host, "%.200s", scratch_path("unsynced"));
+  sync_fails = true;
+  assert_int_equal(plm_keys_write(host, NULL, NULL, &error), PLM_IO);
+  sync_fails = false;
+  snprintf(what, sizeof what, "cannot write %.200s/server.key: Input/output error", host);
+  assert_string_equal(error.what, what);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -284,6 +344,8 @@ int main(void)
       cmocka_unit_test(a_lost_key_is_made_again_if_that_is_possible),
       cmocka_unit_test(a_file_has_one_key_of_40_characters),
       cmocka_unit_test(what_others_reach_is_said),
+      cmocka_unit_test(keys_of_another_user_are_refused),
+      cmocka_unit_test(keys_that_cannot_be_written_are_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
