@@ -39,16 +39,15 @@ struct plm_manifest {
  * frees it. */
 char *plm_manifest_print(const struct plm_manifest *manifest);
 /* PLM_CORRUPT unless the text is, byte for byte, what plm_manifest_print gives for its contents;
- * PLM_UNSUPPORTED for another format version, PLM_LIMIT if it is too long. */
+ * PLM_UNSUPPORTED for another format version, PLM_LIMIT for too many files. */
 plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
                               struct plm_error *error);
 /* The hash listed for model.safetensors, which with the step is the identity of the checkpoint.
  * false: it is not listed. */
 bool plm_manifest_identity(const struct plm_manifest *manifest, struct plm_hash *identity);
-/* Reads the MANIFEST of a folder. hash (may be NULL) receives the hash of its bytes, which
- * announcements carry. */
+/* Reads the MANIFEST of a folder. PLM_LIMIT if it is too long; else as above. */
 plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
-                             struct plm_hash *hash, struct plm_error *error);
+                             struct plm_error *error);
 
 /* Checks the MANIFEST and the size and hash of every file. No file may be missing or unlisted, and
  * if the folder has a final name, its step must be the MANIFEST's. step and identity (the XXH3-128

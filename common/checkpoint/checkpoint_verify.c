@@ -121,7 +121,7 @@ plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct p
                                  struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
-  plm_status status = plm_manifest_read(directory, manifest, NULL, error);
+  plm_status status = plm_manifest_read(directory, manifest, error);
   if (status == PLM_OK) {
     status = checkpoint_verify_check_folder(directory, manifest, advance, error);
     if (status != PLM_OK) plm_error_where(error, "%s", directory);
@@ -202,9 +202,6 @@ plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *st
     plm_checkpoint_name(steps[count], name);
     status = plm_path_join(path, checkpoints_directory, name, &why);
     if (status == PLM_OK) status = plm_checkpoint_verify(path, step, NULL, advance, &why);
-    if (status == PLM_OK && *step != steps[count])
-      status = plm_error_set(&why, PLM_CORRUPT, "it holds step %llu; was the folder renamed?",
-                             (unsigned long long)*step);
     if (status != PLM_OK) plm_warning("skipping checkpoint %s: %s", path, why.what);
   }
   free(steps);

@@ -90,8 +90,6 @@ static plm_status parse_lines(char *text, struct plm_manifest *manifest, struct 
 plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
                               struct plm_error *error)
 {
-  if (size > MANIFEST_LIMIT)
-    return plm_error_set(error, PLM_LIMIT, "%zu bytes are too many for a manifest", size);
   char *copy = plm_alloc(size + 1);
   memcpy(copy, text, size);
   copy[size] = '\0';
@@ -116,17 +114,14 @@ bool plm_manifest_identity(const struct plm_manifest *manifest, struct plm_hash 
 }
 
 plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
-                             struct plm_hash *hash, struct plm_error *error)
+                             struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *text;
   size_t size;
   PLM_TRY(plm_path_join(path, directory, "MANIFEST", error));
   PLM_TRY(plm_file_read(path, MANIFEST_LIMIT, &text, &size, error));
   const plm_status status = plm_manifest_parse(text, size, manifest, error);
-  if (status != PLM_OK)
-    plm_error_where(error, "%s", path);
-  else if (hash)
-    *hash = plm_hash_bytes(text, size);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
   free(text);
   return status;
 }

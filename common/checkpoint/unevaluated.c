@@ -16,7 +16,7 @@ static bool identify(const char *folder, uint64_t step, struct plm_manifest *man
   char name[PLM_CHECKPOINT_NAME_SIZE], path[PLM_PATH_SIZE];
   plm_checkpoint_name(step, name);
   return plm_path_join(path, folder, name, NULL) == PLM_OK &&
-         plm_manifest_read(path, manifest, NULL, NULL) == PLM_OK &&
+         plm_manifest_read(path, manifest, NULL) == PLM_OK &&
          plm_manifest_identity(manifest, identity);
 }
 

@@ -76,7 +76,7 @@ struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoin
   const struct plm_manifest_stamp stamp = stamp_of(directory);
   if (equal(&stamp, &seen->stamp)) return seen;
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
-  const plm_status status = plm_manifest_read(directory, manifest, NULL, NULL);
+  const plm_status status = plm_manifest_read(directory, manifest, NULL);
   if (status == PLM_OK && plm_manifest_identity(manifest, &seen->identity)) seen->identified = true;
   free(manifest);
   if (plm_seen_may_pass(status)) return seen; /* the next look reads it again */

@@ -77,7 +77,7 @@ static void verify_row(struct row *row)
 static void read_row(struct row *row, bool verify)
 {
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
-  if (plm_manifest_read(row->path, manifest, NULL, &row->problem) == PLM_OK) {
+  if (plm_manifest_read(row->path, manifest, &row->problem) == PLM_OK) {
     row->step = manifest->step;
     for (size_t i = 0; i < manifest->count; i++) row->bytes += manifest->files[i].size;
     row->identified = plm_manifest_identity(manifest, &row->identity);

@@ -17,8 +17,8 @@ static bool retention_apply_is_ours(const char *directory, struct plm_retained *
   struct stat information;
   if (lstat(directory, &information) != 0 || !S_ISDIR(information.st_mode)) return false;
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
-  const bool ours = plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
-                    manifest->step == checkpoint->step;
+  const bool ours =
+      plm_manifest_read(directory, manifest, NULL) == PLM_OK && manifest->step == checkpoint->step;
   if (ours) checkpoint->identified = plm_manifest_identity(manifest, &checkpoint->identity);
   free(manifest);
   return ours;

@@ -69,7 +69,7 @@ static bool is_of_done(const char *directory, uint64_t step, const struct plm_do
 {
   struct plm_hash identity;
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
-  const bool other = plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
+  const bool other = plm_manifest_read(directory, manifest, NULL) == PLM_OK &&
                      plm_manifest_identity(manifest, &identity) &&
                      !plm_hash_equal(identity, done->identity);
   free(manifest);

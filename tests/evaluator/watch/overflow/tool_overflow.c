@@ -52,7 +52,7 @@ static plm_status seal(const char *checkpoint, const char *model, struct plm_err
 {
   struct plm_manifest manifest;
   char path[PLM_PATH_SIZE];
-  PLM_TRY(plm_manifest_read(checkpoint, &manifest, NULL, error));
+  PLM_TRY(plm_manifest_read(checkpoint, &manifest, error));
   PLM_TRY(plm_path_join(path, checkpoint, "MANIFEST", error));
   for (size_t i = 0; i < manifest.count; i++) {
     struct plm_manifest_file *file = &manifest.files[i];
