@@ -1,9 +1,12 @@
 /* Checkpoint folders are written, verified, listed and read, and every damage is found. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -382,6 +385,36 @@ static void any_number_is_listed(void **state)
   free(steps);
 }
 
+static const char *unreadable; /* how the path of an entry ends that nobody can look at */
+
+/* Takes the place of libc's function in this program. */
+int lstat(const char *path, struct stat *about)
+{
+  const size_t length = strlen(path), end = unreadable == NULL ? 0 : strlen(unreadable);
+  if (end == 0 || length < end || strcmp(path + length - end, unreadable) != 0)
+    return fstatat(AT_FDCWD, path, about, AT_SYMLINK_NOFOLLOW);
+  errno = EIO;
+  return -1;
+}
+
+static void an_entry_that_cannot_be_looked_at_is_an_error(void **state)
+{
+  (void)state;
+  char parent[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  uint64_t *steps = &(uint64_t){0};
+  size_t count = 5;
+  parent_make("unreadable", parent);
+  for (uint64_t step = 1; step < 4; step++) make_checkpoint(parent, step, folder);
+  unreadable = "/step_00000002";
+  assert_int_equal(plm_checkpoint_list(parent, &steps, &count, &error), PLM_IO);
+  assert_non_null(strstr(error.what, "/step_00000002: Input/output error"));
+  assert_true(count == 0 && steps == NULL);
+  unreadable = "/trainer.json";
+  expect_broken(folder, PLM_IO, "cannot stat trainer.json: Input/output error");
+  unreadable = NULL;
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -394,6 +427,7 @@ int main(void)
       cmocka_unit_test(verifying_tells_how_far_it_is_within_a_file),
       cmocka_unit_test(newest_valid_is_found),
       cmocka_unit_test(any_number_is_listed),
+      cmocka_unit_test(an_entry_that_cannot_be_looked_at_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

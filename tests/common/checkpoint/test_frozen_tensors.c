@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/checkpoint/parameter_file.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
@@ -104,6 +105,29 @@ static void values_are_copied(void **state)
   plm_frozen_tensors_deinit(&frozen);
 }
 
+/* A file that is written takes them as they are, and the values of what is trained. */
+static void they_are_written_with_what_is_trained(void **state)
+{
+  (void)state;
+  struct plm_frozen_tensors frozen;
+  struct plm_safetensors *file;
+  struct plm_error error = {0};
+  float values[40];
+  for (int i = 0; i < 40; i++) values[i] = (float)i;
+  const char *path = write_file("esm.b.weight", PLM_F32);
+  must_work(plm_frozen_tensors_read(path, parameters, COUNT, &frozen, &error), &error);
+  path = scratch_path("written.safetensors");
+  must_work(plm_parameters_write_with(path, parameters, COUNT, values, &frozen, NULL, &error),
+            &error);
+  must_work(plm_safetensors_open(path, &file, &error), &error);
+  assert_int_equal(plm_safetensors_count(file), COUNT);
+  has(plm_safetensors_find(file, parameters[0].name), &parameters[0], PLM_BF16, halves, 12);
+  has(plm_safetensors_find(file, "esm.a.weight"), &parameters[1], PLM_F32, values + 16, 8);
+  has(plm_safetensors_find(file, "esm.b.weight"), &parameters[2], PLM_F32, numbers, 8);
+  plm_safetensors_close(file);
+  plm_frozen_tensors_deinit(&frozen);
+}
+
 /* Without any, no file is opened. */
 static void nothing_is_kept_of_what_is_trained(void **state)
 {
@@ -124,6 +148,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_of_the_file_are_kept),
       cmocka_unit_test(values_are_copied),
+      cmocka_unit_test(they_are_written_with_what_is_trained),
       cmocka_unit_test(nothing_is_kept_of_what_is_trained),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

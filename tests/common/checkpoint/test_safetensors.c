@@ -1,9 +1,12 @@
 /* safetensors: written files are read back, and each broken rule of the format is named. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/checkpoint/safetensors.h"
@@ -331,6 +334,44 @@ static void a_header_is_read_whole_or_not_at_all(void **state)
   failing_memory_try(open_two, path, 20);
 }
 
+static enum { NONE, FSYNC, CLOSE } failing;
+
+/* These two take the place of libc's functions in this program. */
+int fsync(int file)
+{
+  errno = EIO;
+  return failing == FSYNC ? -1 : (int)syscall(SYS_fsync, file);
+}
+
+int close(int file)
+{
+  const int status = (int)syscall(SYS_close, file);
+  if (failing == CLOSE) errno = EDQUOT;
+  return failing == CLOSE ? -1 : status;
+}
+
+static void a_file_that_cannot_be_written_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char path[200], what[400];
+  snprintf(path, sizeof path, "%.190s", scratch_path("none/a"));
+  assert_int_equal(plm_safetensors_write(path, NULL, 0, NULL, 0, &error), PLM_NOT_FOUND);
+  snprintf(what, sizeof what, "cannot create %s: No such file or directory", path);
+  assert_string_equal(error.what, what);
+  snprintf(path, sizeof path, "%.190s", scratch_path("lost"));
+  failing = FSYNC;
+  const plm_status synced = plm_safetensors_write(path, NULL, 0, NULL, 0, &error);
+  failing = CLOSE;
+  snprintf(what, sizeof what, "cannot sync %s: Input/output error", path);
+  assert_string_equal(error.what, what);
+  const plm_status closed = plm_safetensors_write(path, NULL, 0, NULL, 0, &error);
+  failing = NONE;
+  snprintf(what, sizeof what, "cannot close %s: Disk quota exceeded", path);
+  assert_string_equal(error.what, what);
+  assert_true(synced == PLM_IO && closed == PLM_NO_SPACE);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -342,6 +383,7 @@ int main(void)
       cmocka_unit_test(a_header_is_read_whole_or_not_at_all),
       cmocka_unit_test(truncations_are_found),
       cmocka_unit_test(missing_and_empty_files),
+      cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,19 @@ static void index_and_shards_list_the_same_tensors(void **state)
   plm_tensor_shards_close(open_files(path_of("m")));
 }
 
+static void a_shard_that_cannot_be_read_is_an_error(void **state)
+{
+  (void)state;
+  write_tensors("one", "a");
+  scratch_write(path_of("two"), "x", 1);
+  write_index("{\"weight_map\":{\"a\":\"one\",\"b\":\"two\"}}");
+  struct plm_tensor_shards *files = (void *)folder;
+  struct plm_error error = {0};
+  assert_int_equal(plm_tensor_shards_open(path_of("m"), &files, &error), PLM_FORMAT);
+  assert_null(files);
+  if (strstr(error.where, "/two") == NULL) fail_msg("%s: %s", error.where, error.what);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
@@ -207,6 +220,7 @@ int main(void)
       TEST(the_map_has_to_be_an_object_of_names),
       TEST(a_shard_is_a_plain_name),
       TEST(index_and_shards_list_the_same_tensors),
+      TEST(a_shard_that_cannot_be_read_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

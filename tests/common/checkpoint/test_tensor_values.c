@@ -41,6 +41,23 @@ static void half_precision_is_converted_exactly(void **state)
   free(values);
 }
 
+static void types_have_the_names_of_torch(void **state)
+{
+  (void)state;
+  static const struct {
+    enum plm_dtype dtype;
+    const char *name; /* NULL: it is no type of weights */
+  } rows[] = {{PLM_F32, "float32"},
+              {PLM_BF16, "bfloat16"},
+              {PLM_F16, "float16"},
+              {PLM_F64, "float64"},
+              {PLM_U8, NULL}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const char *name = plm_dtype_name(rows[i].dtype);
+    assert_true(name == rows[i].name || strcmp(name, rows[i].name) == 0);
+  }
+}
+
 struct told {
   uint64_t done, most, total; /* most: bytes between two calls */
 };
@@ -93,6 +110,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(half_precision_is_converted_exactly),
+      cmocka_unit_test(types_have_the_names_of_torch),
       cmocka_unit_test(a_large_tensor_is_told_part_by_part),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

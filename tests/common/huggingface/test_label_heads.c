@@ -135,7 +135,11 @@ static void new_heads_are_drawn(void **state)
                    PLM_FORMAT);
   assert_string_equal(error.what, "the file has no classifier (classifier.*)");
   const struct plm_new_parts parts = {.head = true, .seed = 7};
-  float *loaded;
+  float *loaded = weights;
+  assert_int_equal(plm_parameters_fetch_with(folder, "none.safetensors", to.model, &parts, NULL,
+                                             &loaded, &error),
+                   PLM_NOT_FOUND);
+  assert_null(loaded);
   if (plm_parameters_fetch_with(folder, "model.safetensors", to.model, &parts, NULL, &loaded,
                                 &error) != PLM_OK)
     fail_msg("%s", error.what);
@@ -145,6 +149,18 @@ static void new_heads_are_drawn(void **state)
     const float *expected = head ? drawn + table[i].offset : weights + old[i].offset;
     assert_memory_equal(loaded + table[i].offset, expected, table[i].count * sizeof(float));
   }
+  /* the trunk of a file is taken without its head */
+  float *trunk = calloc(plm_model_arena_elements(to.model), sizeof *trunk);
+  assert_non_null(trunk);
+  assert_int_equal(
+      plm_parameters_write(scratch_path("model.safetensors"), table, count, loaded, NULL), PLM_OK);
+  assert_int_equal(
+      plm_parameters_read_trunk(scratch_path("model.safetensors"), table, count, trunk, &error),
+      PLM_OK);
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = table[i].offset; k < table[i].offset + table[i].count; k++)
+      assert_true(trunk[k] == (table[i].group == PLM_GROUP_HEAD ? 0 : loaded[k]));
+  free(trunk);
   free(loaded);
   free(drawn);
   free(weights);
