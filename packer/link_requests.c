@@ -31,17 +31,13 @@ static enum plm_nack_reason reason_of(plm_status status)
   return status == PLM_NOT_FOUND ? PLM_NACK_RANGE : PLM_NACK_FAILED;
 }
 
-void link_requests_get(struct packer_link *link, struct packer_context *context,
-                       const struct plm_message *message, int64_t now)
+void link_requests_get(struct packer_link *link, const struct plm_message *message, int64_t now)
 {
   const struct plm_header *header = &message->header;
   struct plm_get get;
-  struct plm_error error;
-  if (plm_get_decode(zmq_msg_data((zmq_msg_t *)&message->payload), (size_t)header->payload_bytes,
-                     &get, &error) != PLM_OK) {
-    context->counters.invalid++;
-    return;
-  }
+  const plm_status decoded = plm_get_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
+                                            (size_t)header->payload_bytes, &get, NULL);
+  PLM_ASSERT(decoded == PLM_OK); /* any bytes are one, and it was received with its size */
   if (!plm_hash_equal(header->plan, link->plan_hash) || header->count == 0 ||
       header->first > UINT32_MAX)
     nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan, split or chunk");

@@ -10,8 +10,7 @@ struct plm_header packer_link_header(const struct packer_link *link, enum plm_me
 
 /* Take a GET or a PROVE. What breaks the protocol is counted, and what cannot be done is answered
  * with NACK. */
-void link_requests_get(struct packer_link *link, struct packer_context *context,
-                       const struct plm_message *message, int64_t now);
+void link_requests_get(struct packer_link *link, const struct plm_message *message, int64_t now);
 void link_requests_prove(struct packer_link *link, struct packer_context *context,
                          const struct plm_message *message);
 

@@ -269,7 +269,7 @@ static bool packer_link_handle_message(struct packer_link *link, struct packer_c
     return false;
   }
   switch (header->type) {
-  case PLM_MESSAGE_GET: link_requests_get(link, context, message, now); break;
+  case PLM_MESSAGE_GET: link_requests_get(link, message, now); break;
   case PLM_MESSAGE_PROVE: link_requests_prove(link, context, message); break;
   case PLM_MESSAGE_PING: answer_ping(link, context, now); break;
   case PLM_MESSAGE_PONG: break;

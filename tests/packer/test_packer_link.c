@@ -228,6 +228,125 @@ static void a_link_rests_while_another_serves(void **state)
   link_end(&s);
 }
 
+/* ---- what is not as agreed ------------------------------------------------------------------- */
+
+/* Says it and waits until the link has counted it. */
+static void expect_invalid(struct link_scene *s, struct plm_header header, const void *payload,
+                           size_t bytes)
+{
+  const uint64_t before = s->packer.counters.invalid;
+  const enum link_state state = s->link.state;
+  link_say(s, header, payload, bytes);
+  for (int waited = 0; waited < LINK_WAIT_MS && s->packer.counters.invalid == before;
+       waited += LINK_TURN_MS) {
+    zmq_pollitem_t item = {s->link.socket, 0, ZMQ_POLLIN, 0};
+    (void)zmq_poll(&item, 1, LINK_TURN_MS);
+    assert_false(packer_link_receive(&s->link, &s->packer, s->now));
+  }
+  assert_int_equal(s->packer.counters.invalid, before + 1);
+  assert_int_equal(s->link.state, state);
+}
+
+/* A WELCOME has to be of the packer's corpus and tokenizer, and of the plan that its header names.
+ * It is told each ten seconds. */
+static void a_false_welcome_is_refused(void **state)
+{
+  (void)state;
+  enum { SIZE, PARAMETERS, HASH, TOKENIZER, CORPUS, CASES };
+  static const char other[] = "another plan, corpus or tokenizer",
+                    *const says[CASES] = {"malformed payload of WELCOME", "max_length", other,
+                                          other, other};
+  static uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  static struct plm_welcome welcome;
+  struct link_scene s;
+  link_begin(&s);
+  link_await_hello(&s);
+  plm_log_init("test", PLM_LOG_WARNING);
+  for (int i = 0; i < CASES; i++) {
+    welcome.plan = s.parameters;
+    if (i == PARAMETERS) welcome.plan.max_length = 0;
+    if (i == TOKENIZER) welcome.plan.tokenizer = PLM_TOKENIZER_BYTE;
+    if (i == CORPUS) welcome.plan.source = (struct plm_hash){1, 3};
+    struct plm_header header = link_header(&s, PLM_MESSAGE_WELCOME);
+    header.plan = plm_plan_hash(&welcome.plan);
+    if (i == HASH) header.plan.low++;
+    const size_t bytes = plm_welcome_encode(&welcome, payload) - (i == SIZE);
+    for (int again = 0; again < 2; again++) {
+      captured_begin(STDERR_FILENO);
+      expect_invalid(&s, header, payload, bytes);
+      const char *said = captured_end();
+      assert_int_equal(captured_times(said, "sent an invalid WELCOME: "), !again);
+      if (!again && strstr(said, says[i]) == NULL) fail_msg("%d says: %s", i, said);
+      s.now += again ? 1 : 9999;
+    }
+  }
+  plm_log_init("test", PLM_LOG_ERROR);
+  s.parameters.source = (struct plm_hash){1, 2}; /* that of the packer */
+  link_welcome(&s);
+  link_end(&s);
+}
+
+/* They count, and change nothing else. */
+static void messages_out_of_place_are_passed_over(void **state)
+{
+  (void)state;
+  static const uint8_t proof[8] = {0, 0, 0, 0, 2}; /* neither soon nor not */
+  struct link_scene s;
+  link_begin(&s);
+  link_await_hello(&s);
+  expect_invalid(&s, link_header(&s, PLM_MESSAGE_GET), proof, 8); /* before WELCOME */
+  s.now += 1000;                                                  /* HELLO is repeated */
+  link_welcome(&s);
+  expect_invalid(&s, link_header(&s, PLM_MESSAGE_PROVE), proof, 8);
+  expect_invalid(&s, link_header(&s, PLM_MESSAGE_DATA), proof, 8);
+  assert_int_equal(s.link.pending_count, 0);
+  struct plm_header header = link_header(&s, PLM_MESSAGE_REHELLO);
+  header.packer += 2; /* the consumer knows no packer */
+  link_say(&s, header, NULL, 0);
+  link_until(&s, LINK_CLOSED);
+  assert_int_equal(s.link.retry_ms, s.now);
+  assert_int_equal(s.packer.counters.invalid, 3);
+  link_end(&s);
+}
+
+/* What cannot be opened is told at once and then each ten seconds, and tried less and less often.
+ * So is what takes connections and does not answer, which is left after three seconds. */
+static void a_consumer_without_an_answer_is_told(void **state)
+{
+  (void)state;
+  static const int64_t delays[] = {500, 1000, 2000, 4000, 8000, 10000};
+  char endpoint[sizeof(((struct packer_link *)NULL)->endpoint)];
+  struct link_scene s;
+  link_begin(&s);
+  memcpy(endpoint, s.link.endpoint, sizeof endpoint);
+  strcpy(s.link.endpoint, "udp://here");
+  plm_log_init("test", PLM_LOG_WARNING);
+  for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
+    captured_begin(STDERR_FILENO);
+    packer_link_tick(&s.link, &s.packer, s.now);
+    assert_int_equal(captured_times(captured_end(), "\"udp://here\" is not an endpoint"),
+                     i == 0 || i == 5); /* at 0, and not before 10000 */
+    assert_int_equal(s.link.state, LINK_CLOSED);
+    assert_int_equal(s.link.retry_ms - s.now, delays[i]);
+    s.now = s.link.retry_ms;
+  }
+  memcpy(s.link.endpoint, endpoint, sizeof endpoint);
+  s.link.backoff_ms = s.link.said_ms = 0;
+  link_await_hello(&s);
+  while (!s.link.connected) (void)packer_link_receive(&s.link, &s.packer, s.now);
+  static const int64_t steps[] = {999, 1, 2000, 1};
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    s.now += steps[i];
+    captured_begin(STDERR_FILENO);
+    packer_link_tick(&s.link, &s.packer, s.now);
+    assert_int_equal(captured_times(captured_end(), " does not answer HELLO"), i == 1);
+    assert_int_equal(s.link.state, i < 3 ? LINK_HELLO : LINK_CLOSED);
+  }
+  assert_int_equal(s.link.retry_ms - s.now, 500);
+  plm_log_init("test", PLM_LOG_ERROR);
+  link_end(&s);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
@@ -239,6 +358,9 @@ int main(void)
       cmocka_unit_test(another_version_is_named),
       cmocka_unit_test(silent_and_restarted_consumers_are_left),
       cmocka_unit_test(a_link_rests_while_another_serves),
+      cmocka_unit_test(a_false_welcome_is_refused),
+      cmocka_unit_test(messages_out_of_place_are_passed_over),
+      cmocka_unit_test(a_consumer_without_an_answer_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

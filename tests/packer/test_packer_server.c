@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "common/base/process/thread.h"
 #include "common/run/run.h"
 #include "common/wire/socket.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 #include "tests/support/peers/packers.h"
@@ -207,6 +209,36 @@ static void an_unreachable_consumer_is_kept_once(void **state)
   close(listener);
 }
 
+/* More consumers than there are places, and one beyond this host though there are no keys. */
+static void consumers_without_a_place_are_told(void **state)
+{
+  (void)state;
+  static struct scene s;
+  char names[PACKER_ENDPOINTS][64];
+  const char *others[2][PLM_WIRE_PEERS + 1] = {{"tcp://192.0.2.1:5"}};
+  for (int i = 0; i < PACKER_ENDPOINTS - 1; i++) { /* two places are taken, so the last has none */
+    snprintf(names[i], sizeof names[i], "ipc:///nowhere/%d", i);
+    others[(i + 1) / PLM_WIRE_PEERS][(i + 1) % PLM_WIRE_PEERS] = names[i];
+  }
+  begin(&s, true);
+  welcome(&s, TRAINER);
+  welcome(&s, EVALUATOR);
+  turn(&s, TRAINER);
+  plm_log_init("test", PLM_LOG_WARNING);
+  captured_begin(STDERR_FILENO);
+  for (int i = 0; i < 2; i++) {
+    say_welcome(&s, i == 0 ? TRAINER : EVALUATOR, others[i]);
+    turn(&s, TRAINER);
+  }
+  const char *said = captured_end();
+  plm_log_init("test", PLM_LOG_ERROR);
+  assert_int_equal(captured_times(said, "tcp://192.0.2.1:5 reaches beyond this host"), 1);
+  assert_int_equal(captured_times(said, "not connecting to"), 1);
+  assert_non_null(
+      strstr(said, "not connecting to ipc:///nowhere/14: 16 consumers are served already"));
+  end(&s);
+}
+
 /* Nobody trains. */
 static void an_evaluator_alone_is_served(void **state)
 {
@@ -224,6 +256,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_lost_consumer_is_looked_for),
                                      cmocka_unit_test(an_unreachable_consumer_is_kept_once),
+                                     cmocka_unit_test(consumers_without_a_place_are_told),
                                      cmocka_unit_test(an_evaluator_alone_is_served)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,17 +116,29 @@ static void serves_any_number_of_plans(void **state)
   close_store(&opened);
 }
 
-/* Of the plans that nobody holds, the one that was given up first makes room. */
+/* Of the plans that nobody holds, the one that was given up first makes room, and its window goes
+ * with it. */
 static void the_plan_that_was_given_up_last_stays(void **state)
 {
   enum { OTHERS = STORE_PLANS_HELD + STORE_WINDOWS + STORE_PROOFS };
   const struct opened opened = open_store();
   struct store_plan *last = plan_of(opened.store, 1000), *first = plan_of(opened.store, 1001);
+  struct packed_window *packed;
+  bool met = false;
   (void)state;
+  (void)window_0(opened.store, first);
   window_store_drop_plan(opened.store, first);
   window_store_drop_plan(opened.store, last);
-  for (uint64_t run = 0; run < OTHERS; run++)
-    window_store_drop_plan(opened.store, plan_of(opened.store, run));
+  for (uint64_t run = 0; run < OTHERS; run++) {
+    struct store_plan *plan = plan_of(opened.store, run);
+    if (plan == first) {
+      met = true;
+      assert_int_equal(window_store_get(opened.store, plan, 0, 0, false, &packed, NULL),
+                       WINDOW_ABSENT);
+    }
+    window_store_drop_plan(opened.store, plan);
+  }
+  assert_true(met);
   assert_ptr_equal(plan_of(opened.store, 1000), last);
   close_store(&opened);
 }
