@@ -342,10 +342,13 @@ static void say_number_reasons(const char *name, const double *predicted, const 
     labels = labels && truth[i] == truth[0];
     predictions = predictions && predicted[i] == predicted[0];
   }
-  if (count == 0) put_reason(result, "column \"%.100s\" has no label in this split", name);
-  if (count == 1) put_reason(result, "column \"%.100s\" has one label only", name);
-  if (count > 1 && labels) put_reason(result, "all labels of column \"%.100s\" are equal", name);
-  if (count > 1 && predictions)
+  if (count == 0)
+    put_reason(result, "column \"%.100s\" has no label in this split", name);
+  else if (count == 1)
+    put_reason(result, "column \"%.100s\" has one label only", name);
+  else if (labels)
+    put_reason(result, "all labels of column \"%.100s\" are equal", name);
+  else if (predictions)
     put_reason(result, "the model predicts the same number everywhere for column \"%.100s\"", name);
 }
 
@@ -372,7 +375,6 @@ static plm_status measure_column(const char *name, const double *predicted, cons
   for (int k = 0; k < PLM_MEASURES; k++) column->values[k] = NAN;
   result->labels += count;
   say_number_reasons(name, predicted, truth, count, result);
-  if (count == 0) return PLM_OK;
   PLM_TRY(plm_measure_numbers(predicted, truth, count, false, measured, error));
   for (int k = 0; k < PLM_MEASURES_OF_NUMBERS; k++) column->values[k] = measured[k].value;
   return PLM_OK;

@@ -11,20 +11,21 @@
 #include "common/base/text/printable.h"
 #include "common/metrics/metrics.h"
 
-enum plm_measure plm_label_first_measure(enum plm_label_task task)
+/* The first and the one after the last measure of a task. */
+static enum plm_measure first_measure(enum plm_label_task task)
 {
   return task == PLM_TASK_REGRESSION ? PLM_MEASURE_SPEARMAN : PLM_MEASURE_ACCURACY;
 }
 
-enum plm_measure plm_label_end_measure(enum plm_label_task task)
+static enum plm_measure end_measure(enum plm_label_task task)
 {
   return task == PLM_TASK_REGRESSION ? PLM_MEASURE_ACCURACY : PLM_MEASURES;
 }
 
 void plm_label_report(const struct plm_label_result *result, cJSON *line)
 {
-  const int first = (int)plm_label_first_measure(result->task);
-  const int end = (int)plm_label_end_measure(result->task);
+  const int first = (int)first_measure(result->task);
+  const int end = (int)end_measure(result->task);
   plm_metrics_number(line, "loss", result->loss);
   for (int k = first; k < end; k++)
     plm_metrics_number(line, plm_measure_names[k], result->values[k]);
@@ -72,8 +73,8 @@ void plm_label_report_words(const struct plm_label_result *result, struct plm_te
 
 static void print_values(const double values[PLM_MEASURES], enum plm_label_task task)
 {
-  for (int k = (int)plm_label_first_measure(task); k < (int)plm_label_end_measure(task); k++) {
-    printf("%s %s ", k == (int)plm_label_first_measure(task) ? "" : "  ", plm_measure_names[k]);
+  for (int k = (int)first_measure(task); k < (int)end_measure(task); k++) {
+    printf("%s %s ", k == (int)first_measure(task) ? "" : "  ", plm_measure_names[k]);
     if (isnan(values[k]))
       printf("-");
     else

@@ -6,10 +6,6 @@
 #include "common/base/text/text.h"
 #include "evaluator/labels/label_answers.h"
 
-/* The first and the one after the last measure of a task. */
-enum plm_measure plm_label_first_measure(enum plm_label_task task);
-enum plm_measure plm_label_end_measure(enum plm_label_task task);
-
 /* Appends loss, the measures, and how many labels there are. A measure that does not exist is null,
  * and `reason` says why. */
 struct cJSON;

@@ -224,13 +224,107 @@ static void numbers_in_any_order(void **state)
   assert_true((double)result.labels == known && result.column_count == 0);
 }
 
+/* ---- what does not exist --------------------------------------------------------------------- */
+
+/* Each column has one output, and the classes are "a" and, unknown to the model, "b". A measure
+ * that does not exist has a reason, the first one that there is. */
+static void reasons_are_given(void **state)
+{
+  (void)state;
+  enum { MOST = 3 };
+  static const struct {
+    enum plm_label_task task;
+    uint32_t count;
+    float truth[MOST], values[MOST];
+    const char *reason;
+    enum plm_measure missing; /* PLM_MEASURES: none */
+  } rows[] = {
+      {PLM_TASK_CLASSIFICATION,
+       3,
+       {0, 0, 0},
+       {1, 2, 3},
+       "all labels are of class \"a\", so auroc does not exist and mcc is 0",
+       PLM_MEASURE_AUROC},
+      {PLM_TASK_CLASSIFICATION,
+       2,
+       {1, 1},
+       {1, 2},
+       "all labels are of class \"b\", so auroc does not exist and mcc is 0",
+       PLM_MEASURE_AUROC},
+      {PLM_TASK_CLASSIFICATION, 3, {0, 0, 1}, {1, 2, 3}, "", PLM_MEASURES},
+      {PLM_TASK_CLASSIFICATION, 3, {0, 1, 0}, {1, 2, 3}, "", PLM_MEASURES},
+      {PLM_TASK_CLASSIFICATION, .reason = "no document of this split has a label"},
+      {PLM_TASK_RESIDUES, .reason = "no residue of this split has a label"},
+      {PLM_TASK_REGRESSION, .reason = "no document of this split has a label"},
+      {PLM_TASK_REGRESSION,
+       1,
+       {NAN},
+       {1},
+       "column \"tm\" has no label in this split",
+       PLM_MEASURE_RMSE},
+      {PLM_TASK_REGRESSION, 1, {1}, {1}, "column \"tm\" has one label only", PLM_MEASURE_SPEARMAN},
+      {PLM_TASK_REGRESSION,
+       3,
+       {4, 4, 4},
+       {2, 2, 2},
+       "all labels of column \"tm\" are equal",
+       PLM_MEASURE_SPEARMAN},
+      {PLM_TASK_REGRESSION,
+       3,
+       {4, 5, 4},
+       {2, 2, 2},
+       "the model predicts the same number everywhere for column \"tm\"",
+       PLM_MEASURE_SPEARMAN},
+      {PLM_TASK_REGRESSION, 3, {4, 4, 5}, {2, 2, 3}, "", PLM_MEASURES},
+      {PLM_TASK_REGRESSION, 3, {4, 5, 4}, {2, 3, 2}, "", PLM_MEASURES},
+      {PLM_TASK_MULTILABEL,
+       3,
+       {1, 1, 1},
+       {-1, 2, 3},
+       "no class is true somewhere but not everywhere, so auroc and mcc do not exist",
+       PLM_MEASURE_MCC},
+      {PLM_TASK_MULTILABEL, 3, {1, 0, 1}, {-1, 2, 3}, "", PLM_MEASURES},
+  };
+  struct plm_label_column column = {.name = (char[]){"tm"},
+                                    .classes = (char *[]){"a", "b"},
+                                    .class_count = 2,
+                                    .counts = (uint64_t[]){5, 5}};
+  const struct plm_chunk_document documents[MOST] = {{.number = 0}, {.number = 1}, {.number = 2}};
+  const struct plm_batch batch = {
+      .chunks = 1, .document_begin = (uint32_t[]){0, MOST}, .documents = documents};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const bool one_class = rows[i].task == PLM_TASK_CLASSIFICATION;
+    const struct plm_label_match match = {
+        .choice = {rows[i].task, 1, 1, &column, (double[]){50}, (double[]){8}},
+        .output = one_class ? (int32_t[]){0, PLM_NO_OUTPUT} : NULL,
+        .foreign = one_class};
+    float truth[MOST];
+    int32_t classes[MOST];
+    for (int d = 0; d < MOST; d++) truth[d] = rows[i].truth[d];
+    for (int d = 0; d < MOST; d++) classes[d] = truth[d] > 0;
+    const struct plm_batch_labels labels = {.outputs = 1, .values = truth, .classes = classes};
+    const struct plm_labelled_rows listed = {.count = rows[i].count,
+                                             .documents = (uint32_t[]){0, 1, 2}};
+    struct plm_label_answers *answers = plm_label_answers_open(&match, 1, PLM_LABEL_VALUES_KEPT);
+    struct plm_label_result result;
+    assert_int_equal(plm_label_answers_add(answers, &batch, &labels, &listed, rows[i].values, NULL),
+                     PLM_OK);
+    assert_int_equal(plm_label_answers_measure(answers, &result, NULL), PLM_OK);
+    if (strcmp(result.reason, rows[i].reason) != 0) fail_msg("row %zu: %s", i, result.reason);
+    for (int k = 0; k < PLM_MEASURES && rows[i].count == 0; k++)
+      assert_true(isnan(result.values[k]));
+    if (rows[i].missing < PLM_MEASURES) assert_true(isnan(result.values[rows[i].missing]));
+    plm_label_result_deinit(&result);
+    plm_label_answers_close(answers);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(classes_in_any_order),
-      cmocka_unit_test(several_classes_in_any_order),
-      cmocka_unit_test(numbers_in_any_order),
-      cmocka_unit_test(too_many_probabilities_are_not_kept),
+      cmocka_unit_test(classes_in_any_order), cmocka_unit_test(several_classes_in_any_order),
+      cmocka_unit_test(numbers_in_any_order), cmocka_unit_test(too_many_probabilities_are_not_kept),
+      cmocka_unit_test(reasons_are_given),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,17 @@ static void what_does_not_fit_is_refused(void **state)
           "the column family of labels does not fit the model");
 }
 
+static void a_column_is_named_once(void **state)
+{
+  (void)state;
+  struct asked asked = {
+      SEQUENCES(PLM_LOSS_SQUARES), .names = {"a", "b"}, {"stability", "stability"}, 2};
+  struct plm_label_match match = {0};
+  struct plm_error error = {0};
+  assert_int_equal(find(&asked, &match, &error), PLM_CONFIG);
+  assert_string_equal(error.what, "the column stability of labels is named twice");
+}
+
 static void a_corpus_without_labels_is_refused(void **state)
 {
   (void)state;
@@ -158,6 +169,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_follow_from_the_names),
       cmocka_unit_test(what_does_not_fit_is_refused),
+      cmocka_unit_test(a_column_is_named_once),
       cmocka_unit_test(a_corpus_without_labels_is_refused),
   };
   return cmocka_run_group_tests(tests, open_schema, close_schema);
