@@ -97,6 +97,53 @@ static void windows_cover_everything_once(void **state)
   free(tokens);
 }
 
+static plm_status take_length(void *context, uint64_t number, uint32_t tokens,
+                              struct plm_error *error)
+{
+  (void)context, (void)number, (void)tokens, (void)error;
+  return PLM_OK;
+}
+
+static plm_status take_name(void *context, uint64_t number, const char *name, size_t size,
+                            struct plm_error *error)
+{
+  (void)context, (void)number, (void)name, (void)size, (void)error;
+  return PLM_OK;
+}
+
+/* Of its three files, each is cut in turn, or can no longer be read. */
+static void a_lost_part_of_the_spool_is_told(void **state)
+{
+  enum { PARTS = 3 };
+  (void)state;
+  for (int lost = 0; lost < 2 * PARTS; lost++) {
+    const int next = dup(STDIN_FILENO), part = lost % PARTS;
+    close(next);
+    struct plm_sequence_spool *spool = small_spool(); /* in this descriptor and the two after it */
+    struct plm_spool_window window = {0};
+    struct plm_error error = {0};
+    if (lost < PARTS) {
+      assert_int_equal(ftruncate(next + part, 1), 0);
+    } else {
+      const int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
+      assert_int_equal(dup3(other, next + part, O_CLOEXEC), next + part);
+      close(other);
+    }
+    const plm_status found[] = {
+        plm_sequence_spool_next(spool, &window, part < 2 ? &error : NULL),
+        plm_sequence_spool_each_length(spool, take_length, NULL, NULL),
+        plm_sequence_spool_each_name(spool, take_name, NULL, part == 2 ? &error : NULL)};
+    const plm_status why = lost < PARTS ? PLM_CORRUPT : PLM_IO;
+    for (int i = 0; i < PARTS; i++)
+      assert_int_equal(found[i], i == part || (i == 0 && part == 1) ? why : PLM_OK);
+    assert_non_null(strstr(error.what, lost < PARTS
+                                           ? "the temporary copy of the sequences ends too early"
+                                           : "cannot read the temporary copy of the sequences"));
+    plm_spool_window_deinit(&window);
+    plm_sequence_spool_close(spool);
+  }
+}
+
 static void fingerprints_see_names_lengths_and_tokens(void **state)
 {
   (void)state;
@@ -450,6 +497,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(windows_cover_everything_once),
+      cmocka_unit_test(a_lost_part_of_the_spool_is_told),
       cmocka_unit_test(fingerprints_see_names_lengths_and_tokens),
       cmocka_unit_test(a_folder_that_is_not_there_is_named),
       cmocka_unit_test(pooled_safetensors),
