@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/base/log/log.h"
 #include "common/base/text/json.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/cases/profile_scene.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/operators/device_case.h"
 #include "trainer/profile/copy_rate.h"
@@ -326,6 +329,65 @@ static void without_a_step_there_is_no_file(void **state)
   profile_scene_close(&scene);
 }
 
+/* ---- a device that fails ----------------------------------------------------------------------
+ */
+
+static plm_status fail_to_reserve(struct plm_ops *ops, uint32_t count, struct plm_error *error)
+{
+  (void)ops;
+  return plm_error_set(error, PLM_NO_MEMORY, "no place for %u marks", count);
+}
+
+static plm_status fail_to_synchronize(struct plm_ops *ops, struct plm_error *error)
+{
+  (void)ops;
+  return plm_error_set(error, PLM_FAILURE, "the device is gone");
+}
+
+static plm_status fail_to_copy(struct plm_ops *ops, struct plm_error *error)
+{
+  (void)ops;
+  return plm_error_set(error, PLM_FAILURE, "the copies are gone");
+}
+
+/* The step goes on, and the reason is told once. */
+static void a_failing_device_leaves_the_profile_incomplete(void **state)
+{
+  static const char *const reasons[] = {"no place for 4096 marks", "the device is gone",
+                                        "the copies are gone"};
+  (void)state;
+  for (int what = 0; what < 3; what++) {
+    struct profile_scene scene;
+    void *buffer;
+    profile_scene_open(&scene, device_case_open(PLM_PRECISION_FP32, 1), 1, 2);
+    struct plm_ops *ops = scene.ops;
+    assert_int_equal(ops->allocate(ops, 64, &buffer, NULL), PLM_OK);
+    if (what == 0) ops->reserve_marks = fail_to_reserve;
+    if (what == 1) ops->synchronize = fail_to_synchronize;
+    if (what == 2) ops->wait_copies = fail_to_copy;
+    plm_log_init("test", PLM_LOG_WARNING);
+    captured_begin(STDERR_FILENO);
+    for (uint64_t step = 1; step <= 2; step++) {
+      plm_profile_step_begins(scene.profile, step, plm_clock_ns());
+      ops->zero(ops, buffer, 64);
+      plm_profile_step_ended(scene.profile, plm_clock_ns());
+    }
+    const plm_status status = plm_profile_finish(scene.profile, false, NULL);
+    const char *said = captured_end();
+    plm_log_init("test", PLM_LOG_ERROR);
+    assert_int_equal(status, PLM_OK);
+    assert_int_equal(captured_times(said, "the profile is incomplete: "), 1);
+    assert_non_null(strstr(said, reasons[what]));
+    char *text = profile_scene_text(&scene);
+    assert_non_null(strstr(text, "\"incomplete\":true"));
+    assert_int_equal(captured_times(text, "\"step 1\""), what > 0);
+    assert_int_equal(captured_times(text, "\"step 2\""), 0);
+    free(text);
+    ops->release(ops, buffer);
+    profile_scene_close(&scene);
+  }
+}
+
 /* ---- the rate of a copy -------------------------------------------------------------------- */
 
 static uint64_t fake_ns;
@@ -403,6 +465,7 @@ int main(void)
       cmocka_unit_test(events_of_a_device_add_up_to_the_step),
       cmocka_unit_test(a_step_that_was_abandoned_is_left_out),
       cmocka_unit_test(without_a_step_there_is_no_file),
+      cmocka_unit_test(a_failing_device_leaves_the_profile_incomplete),
       cmocka_unit_test(the_fastest_copy_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
