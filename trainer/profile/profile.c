@@ -16,7 +16,7 @@ enum { COPY_ON_HOST = 32 << 20, COPY_ON_DEVICE = 128 << 20 };
 
 static void give_up(struct plm_profile *profile, const struct plm_error *error)
 {
-  if (!profile->failed) plm_warning("the profile is incomplete: %s", error->what);
+  plm_warning("the profile is incomplete: %s", error->what);
   profile->failed = true;
 }
 
