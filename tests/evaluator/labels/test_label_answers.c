@@ -276,6 +276,7 @@ static void reasons_are_given(void **state)
        "the model predicts the same number everywhere for column \"tm\"",
        PLM_MEASURE_SPEARMAN},
       {PLM_TASK_REGRESSION, 3, {4, 4, 5}, {2, 2, 3}, "", PLM_MEASURES},
+      {PLM_TASK_REGRESSION, 2, {4, 5}, {2, 3}, "", PLM_MEASURES},
       {PLM_TASK_REGRESSION, 3, {4, 5, 4}, {2, 3, 2}, "", PLM_MEASURES},
       {PLM_TASK_MULTILABEL,
        3,
