@@ -9,20 +9,15 @@
 #include "common/inference/finite_output.h"
 #include "common/inference/sequence_batch.h"
 
-struct copy {
-  uint32_t number, place; /* in the batch; of the masked token */
-  int32_t row;            /* of the masked token */
-};
-
 struct plm_pseudo_likelihood {
   struct plm_inference *inference;
   struct plm_sequence_batch *batch;
-  uint32_t most;   /* copies in a batch */
-  int32_t *tokens; /* (max_length) a copy */
-  double *terms;   /* (max_length) log-probability of each token */
-  struct copy *copies;
-  int32_t *rows;
-  float *logits; /* (most, V) */
+  uint32_t most;    /* copies in a batch */
+  int32_t *tokens;  /* (max_length) a copy */
+  double *terms;    /* (max_length) log-probability of each token */
+  uint32_t *places; /* (most) of the masked token of each copy */
+  int32_t *rows;    /* (most) of it in the batch */
+  float *logits;    /* (most, V) */
 };
 
 double plm_log_probability(const float *logits, uint32_t V, int32_t token)
@@ -43,13 +38,13 @@ plm_status plm_pseudo_likelihood_open(struct plm_inference *inference,
   opened->most = 512;
   opened->tokens = calloc(config->max_length, sizeof *opened->tokens);
   opened->terms = calloc(config->max_length, sizeof *opened->terms);
-  opened->copies = calloc(opened->most, sizeof *opened->copies);
+  opened->places = calloc(opened->most, sizeof *opened->places);
   opened->rows = calloc(opened->most, sizeof *opened->rows);
   opened->logits = calloc((size_t)opened->most * config->vocab_size, sizeof *opened->logits);
   plm_status status = plm_sequence_batch_open(config, (uint16_t)inference->tokenizer->pad,
                                               inference->max_chunks, &opened->batch, error);
   if (status == PLM_OK &&
-      (opened->tokens == NULL || opened->terms == NULL || opened->copies == NULL ||
+      (opened->tokens == NULL || opened->terms == NULL || opened->places == NULL ||
        opened->rows == NULL || opened->logits == NULL))
     status =
         plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch of %u chunks", opened->most);
@@ -67,35 +62,27 @@ void plm_pseudo_likelihood_close(struct plm_pseudo_likelihood *likelihood)
   plm_sequence_batch_close(likelihood->batch);
   free(likelihood->tokens);
   free(likelihood->terms);
-  free(likelihood->copies);
+  free(likelihood->places);
   free(likelihood->rows);
   free(likelihood->logits);
   free(likelihood);
 }
 
-static int by_row(const void *left, const void *right)
-{
-  const struct copy *a = left, *b = right;
-  return (a->row > b->row) - (a->row < b->row);
-}
-
-/* Runs the copies of the batch and takes the log-probabilities of their masked tokens. */
+/* Runs the copies of the batch and takes the log-probabilities of their masked tokens. The rows
+ * ascend, because copies of one length are placed in the order in which they were added. */
 static plm_status run_batch(struct plm_pseudo_likelihood *likelihood, const int32_t *tokens,
                             uint32_t count, struct plm_error *error)
 {
   struct plm_inference *inference = likelihood->inference;
   const uint32_t V = inference->config.vocab_size;
   const struct plm_batch *chunks = plm_sequence_batch_finish(likelihood->batch);
-  for (uint32_t i = 0; i < count; i++) {
-    struct copy *copy = &likelihood->copies[i];
-    copy->row = (int32_t)(plm_sequence_batch_row(likelihood->batch, copy->number) + copy->place);
-  }
-  qsort(likelihood->copies, count, sizeof *likelihood->copies, by_row);
-  for (uint32_t i = 0; i < count; i++) likelihood->rows[i] = likelihood->copies[i].row;
+  for (uint32_t i = 0; i < count; i++)
+    likelihood->rows[i] =
+        (int32_t)(plm_sequence_batch_row(likelihood->batch, i) + likelihood->places[i]);
   PLM_TRY(plm_inference_run(inference, chunks, plm_sequence_batch_inputs(likelihood->batch),
                             likelihood->rows, count, NULL, likelihood->logits, error));
   for (uint32_t i = 0; i < count; i++) {
-    const uint32_t place = likelihood->copies[i].place;
+    const uint32_t place = likelihood->places[i];
     const float *logits = likelihood->logits + (size_t)i * V;
     PLM_TRY(plm_finite_output(logits, V, error, "token %u of a sequence", place));
     likelihood->terms[place] = plm_log_probability(logits, V, tokens[place]);
@@ -127,8 +114,7 @@ plm_status plm_pseudo_likelihood_run(struct plm_pseudo_likelihood *likelihood,
     const bool added = plm_sequence_batch_add(likelihood->batch, likelihood->tokens, count);
     PLM_ASSERT(added);
     likelihood->tokens[i] = tokens[i];
-    likelihood->copies[held] = (struct copy){.number = held, .place = i};
-    held++;
+    likelihood->places[held++] = i;
   }
   if (held > 0) PLM_TRY(run_batch(likelihood, tokens, held, error));
   for (uint32_t i = 0; i < count; i++) {

@@ -76,8 +76,8 @@ static void every_residue_is_masked_once(void **state)
                                              &terms, NULL),
                    PLM_INTERRUPTED);
   assert_int_equal(polls.count, 3);
-  assert_int_equal(
-      plm_pseudo_likelihood_run(likelihood, tokens, 1, NULL, NULL, &sum, &terms, NULL), PLM_OK);
+  assert_int_equal(plm_pseudo_likelihood_run(likelihood, tokens, 1, NULL, NULL, &sum, &terms, NULL),
+                   PLM_OK);
   assert_true(sum == 0 && terms == 0);
   plm_pseudo_likelihood_close(likelihood);
   inference_case_close(&c);
