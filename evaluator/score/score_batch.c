@@ -73,28 +73,21 @@ bool plm_score_batch_add(struct plm_score_batch *batch, const int32_t *window,
   if (!plm_sequence_batch_add(batch->packed, window, batch->length)) return false;
   struct plm_score_job *added = &batch->jobs[batch->job_count++];
   *added = *job;
-  added->index = plm_sequence_batch_count(batch->packed) - 1;
   added->places = plm_score_batch_places(batch);
   batch->place_count += job->row_count;
   return true;
 }
 
-static int by_row(const void *left, const void *right)
-{
-  const struct plm_score_job *a = left, *b = right;
-  return (a->row > b->row) - (a->row < b->row);
-}
-
+/* The rows ascend, because windows of one length are placed in the order in which they were added.
+ */
 plm_status plm_score_batch_run(struct plm_score_batch *batch, struct plm_error *error)
 {
   const struct plm_batch *chunks = plm_sequence_batch_finish(batch->packed);
   const uint32_t V = batch->inference->config.vocab_size;
   uint32_t rows = 0;
-  for (uint32_t j = 0; j < batch->job_count; j++)
-    batch->jobs[j].row = plm_sequence_batch_row(batch->packed, batch->jobs[j].index);
-  qsort(batch->jobs, batch->job_count, sizeof *batch->jobs, by_row);
   for (uint32_t j = 0; j < batch->job_count; j++) {
     struct plm_score_job *job = &batch->jobs[j];
+    job->row = plm_sequence_batch_row(batch->packed, j);
     job->logits = batch->logits + (size_t)rows * V;
     for (uint32_t k = 0; k < job->row_count; k++)
       batch->rows[rows++] = (int32_t)(job->row + job->places[k]);

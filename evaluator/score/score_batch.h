@@ -22,7 +22,6 @@ struct plm_score_job {
   uint32_t row_count; /* logits wanted */
   /* The batch sets the rest. */
   const uint32_t *places; /* (row_count) where they are wanted, in tokens of the window */
-  uint32_t index;         /* of the window in the batch */
   uint32_t row;           /* of its first token in the batch */
   const float *logits;    /* (row_count, V), after the run */
 };
@@ -39,7 +38,7 @@ uint32_t *plm_score_batch_places(struct plm_score_batch *batch);
 /* Adds a window with the places that were written. False: the batch is full. */
 bool plm_score_batch_add(struct plm_score_batch *batch, const int32_t *window,
                          const struct plm_score_job *job);
-/* Runs the model on the batch. The jobs are then in the order of their rows, and have logits. */
+/* Runs the model on the batch. The jobs then have rows, which ascend, and logits. */
 plm_status plm_score_batch_run(struct plm_score_batch *batch, struct plm_error *error);
 /* (count) until the next reset */
 const struct plm_score_job *plm_score_batch_jobs(const struct plm_score_batch *batch,
