@@ -265,6 +265,7 @@ void feed_machine_others(struct feed_state *feed, const char *const *addresses,
 void feed_machine_seek(struct feed_state *feed, enum plm_split split,
                        const struct plm_plan_place *place)
 {
+  PLM_ASSERT(!feed->reading);
   feed->split = split;
   feed->place = *place;
   feed->seeking = true;
@@ -287,6 +288,7 @@ void feed_machine_position(const struct feed_state *feed, struct plm_feed_positi
 bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_ready *ready)
 {
   const struct feed_range *range = feed->head;
+  PLM_ASSERT(!feed->reading);
   if (feed->failed.status != PLM_OK || range == NULL || range->state != RANGE_READY) return false;
   const uint32_t left = range->count - range->taken;
   const struct feed_planned *planned = range->planned;

@@ -1,10 +1,13 @@
 /* Labels on their way through sockets: each batch has the records of its documents, and their
  * schema. */
 #include <string.h>
+#include <time.h>
 
+#include "common/feed/feed_handle.h"
 #include "common/feed/feed_ranges.h"
 #include "common/plan/batch_labels.h"
 #include "tests/support/cases/label_schemas.h"
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/fake_packer.h"
 
@@ -71,6 +74,58 @@ static void the_end_of_the_records_is_known(void **state)
   fake_part(&meeting);
 }
 
+/* Waits until the next chunks are there. */
+static void wait_ready(struct plm_feed *feed, uint32_t chunks)
+{
+  for (uint32_t ready = 0; ready < chunks;) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&feed->mutex);
+    const struct feed_range *range = feed->lanes[0].head;
+    for (ready = 0; range != NULL && range->state == RANGE_READY; range = range->next)
+      ready += range->count - range->taken;
+    pthread_mutex_unlock(&feed->mutex);
+  }
+}
+
+/* Whichever allocation of a batch fails, it may be asked for again. No packer is there then, so
+ * only the copy of what has arrived takes memory. Returns whether there was such an allocation. */
+static bool is_given_again(long at)
+{
+  enum { CHUNKS = 30 };
+  struct fake_meeting meeting;
+  struct plm_feed_position position;
+  struct plm_batch batch;
+  struct plm_error error = {0};
+  fake_meet(&meeting, 2, 0);
+  assert_int_equal(fake_take(meeting.feed, 1, NULL), PLM_OK);
+  wait_ready(meeting.feed, CHUNKS);
+  while (meeting.count > 0) fake_packer_stop(&meeting.packers[--meeting.count]);
+  fake_wait_peers(meeting.feed, 0);
+  plm_feed_position(meeting.feed, 0, &position);
+  checked_memory_fail_here(at);
+  plm_status status = plm_feed_next(meeting.feed, NULL, CHUNKS, NULL, &batch, &error);
+  const bool failed = checked_memory_calls() > at;
+  checked_memory_pause();
+  assert_int_equal(status, failed ? PLM_NO_MEMORY : PLM_OK);
+  if (failed) status = plm_feed_next(meeting.feed, NULL, CHUNKS, NULL, &batch, &error);
+  assert_int_equal(status, PLM_OK);
+  fake_join(&meeting, 1); /* the corpus is there while a packer is */
+  assert_true(fake_batch_right(&batch, &position.place));
+  plm_feed_release(meeting.feed, &batch);
+  fake_part(&meeting);
+  return failed;
+}
+
+static void what_was_not_copied_is_given_again(void **state)
+{
+  (void)state;
+  if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  long at = 0;
+  while (is_given_again(at)) at++;
+  assert_true(at >= 5); /* tokens, where chunks begin, documents, and two of labels */
+}
+
 /* A chunk is larger than a message: the error says whether its labels are why. */
 static void a_chunk_with_too_many_labels_is_named(void **state)
 {
@@ -116,6 +171,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_have_the_labels_of_their_documents),
       cmocka_unit_test(the_end_of_the_records_is_known),
+      cmocka_unit_test(what_was_not_copied_is_given_again),
       cmocka_unit_test(a_chunk_with_too_many_labels_is_named),
   };
   return cmocka_run_group_tests(tests, fake_labelled_corpus_open, NULL);

@@ -31,6 +31,11 @@ void checked_memory_fail(long at)
   (void)at;
 }
 
+void checked_memory_fail_here(long at)
+{
+  (void)at;
+}
+
 long checked_memory_calls(void)
 {
   return 0;
@@ -227,9 +232,12 @@ long checked_memory_origins(uint64_t since, void **callers, size_t *sizes, long 
 
 /* ---- calls that fail ------------------------------------------------------------------------- */
 
+static atomic_bool only_here;
+static _Thread_local bool is_here;
+
 static bool fails(const void *caller)
 {
-  if (!is_of_program(caller) || fail_at < 0) return false;
+  if (!is_of_program(caller) || fail_at < 0 || (only_here && !is_here)) return false;
   if (calls++ != fail_at) return false;
   errno = ENOMEM;
   return true;
@@ -237,7 +245,15 @@ static bool fails(const void *caller)
 
 void checked_memory_fail(long at)
 {
+  only_here = false;
   calls = 0;
+  fail_at = at;
+}
+
+void checked_memory_fail_here(long at)
+{
+  checked_memory_fail(-1);
+  only_here = is_here = true;
   fail_at = at;
 }
 

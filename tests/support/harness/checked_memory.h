@@ -29,6 +29,8 @@ void checked_memory_keep(void *block);
 /* Lets one call from the program fail with ENOMEM: the call `at`, counted from 0. -1: none fails,
  * and none is counted. */
 void checked_memory_fail(long at);
+/* The same, but only calls of this thread count. */
+void checked_memory_fail_here(long at);
 /* The calls since then. */
 long checked_memory_calls(void);
 /* Between the two, no call fails, and none is counted. */
