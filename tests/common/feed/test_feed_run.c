@@ -28,7 +28,8 @@ enum { HANGS_S = 60 };
 
 /* An attempt arrives, and waits for the test to say how it ends, unless `free_to_write`. */
 static sem_t arrived, decided;
-static atomic_bool fails, free_to_write = true;
+static atomic_bool fails, free_to_write = true, slow;
+static atomic_bool writing;
 
 static bool is_of_feed_run(void)
 {
@@ -52,11 +53,15 @@ static void await(sem_t *what, const char *name)
 /* The file gets its name by this call. */
 int rename(const char *from, const char *to)
 {
+  const struct timespec pause = {.tv_nsec = 200000000};
+  writing = true;
   if (is_of_feed_run() && !free_to_write) {
     sem_post(&arrived);
     while (sem_wait(&decided) != 0) {
     }
   }
+  if (slow) nanosleep(&pause, NULL);
+  writing = false;
   if (fails) {
     errno = EIO;
     return -1;
@@ -106,10 +111,13 @@ static void a_failure_is_told_once_until_it_ends(void **state)
   const plm_status read = plm_peers_read(run, "trainer", &json, NULL);
   go_on(true);
   go_on(true);
-  free_to_write = true;
+  free_to_write = slow = true;
   sem_post(&decided);
-  plm_feed_run_close(feed_run);
+  plm_feed_run_close(feed_run); /* awaits the attempt */
+  const bool awaited = !writing;
+  slow = false;
   const char *said = captured_end();
+  assert_true(awaited);
   assert_int_equal(opened, PLM_OK);
   assert_int_equal(read, PLM_OK);
   assert_int_equal(captured_times(json, "\"packer\""), 1);
