@@ -2,13 +2,18 @@
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <zmq.h>
 
+#include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "common/base/text/text.h"
 #include "common/wire/security.h"
@@ -22,6 +27,19 @@ void explicit_bzero(void *bytes, size_t size)
 {
   memset(bytes, 0, size);
   wiped += size == sizeof(struct plm_keypair);
+}
+
+/* The time of the thread that answers, in ms; -1: the real one. */
+static atomic_long own_ms = -1;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  char name[16];
+  if (own_ms < 0 || clock != CLOCK_MONOTONIC ||
+      pthread_getname_np(pthread_self(), name, sizeof name) != 0 || strcmp(name, "keys") != 0)
+    return (int)syscall(SYS_clock_gettime, clock, now);
+  *now = (struct timespec){.tv_sec = own_ms / 1000, .tv_nsec = own_ms % 1000 * 1000000};
+  return 0;
 }
 
 static char keys[PLM_PATH_SIZE];
@@ -74,33 +92,31 @@ static int end(void **state)
   return zmq_ctx_term(context);
 }
 
-/* Asks with these frames, of which the last is the key in z85, and compares "STATUS TEXT USER". */
-static void expect(const char *const *frames, size_t count, const char *key, const char *expected)
+/* Asks with these frames, of which the last is the key in z85, and compares "STATUS TEXT USER".
+ * Returns how often a peer that is refused was reported. */
+static int expect(const char *const *frames, size_t count, const char *key, const char *expected)
 {
   struct plm_text answer = {0};
   uint8_t raw[32];
-  for (size_t i = 0; i < count; i++)
-    assert_true(zmq_send(asking, frames[i], strlen(frames[i]),
-                         i + 1 < count || key != NULL ? ZMQ_SNDMORE : 0) >= 0);
-  if (key != NULL) {
-    assert_non_null(zmq_z85_decode(raw, key));
-    assert_int_equal(zmq_send(asking, raw, sizeof raw, 0), sizeof raw);
-  }
+  int got = 0, more = 1;
+  if (key != NULL) assert_non_null(zmq_z85_decode(raw, key));
   captured_begin(STDERR_FILENO);
-  int more = 1;
-  for (int i = 0; more; i++) {
+  for (size_t i = 0; i < count; i++)
+    (void)zmq_send(asking, frames[i], strlen(frames[i]),
+                   i + 1 < count || key != NULL ? ZMQ_SNDMORE : 0);
+  if (key != NULL) (void)zmq_send(asking, raw, sizeof raw, 0);
+  for (int i = 0; more && got >= 0; i++) {
     char frame[256];
     size_t size = sizeof more;
-    const int got = zmq_recv(asking, frame, sizeof frame, 0);
-    captured_end();
-    if (got < 0) fail_msg("no answer");
-    plm_text_printf(&answer, "%s%.*s", i == 0 ? "" : " ", got, frame);
-    captured_begin(STDERR_FILENO);
+    got = zmq_recv(asking, frame, sizeof frame, 0);
+    if (got >= 0) plm_text_printf(&answer, "%s%.*s", i == 0 ? "" : " ", got, frame);
     zmq_getsockopt(asking, ZMQ_RCVMORE, &more, &size);
   }
-  captured_end();
+  const int reports = captured_times(captured_end(), "refused a peer at 10.0.0.1: its key (");
+  if (got < 0) fail_msg("no answer");
   assert_string_equal(answer.data, expected);
   plm_text_deinit(&answer);
+  return reports;
 }
 
 #define REFUSED "1.0 id7 400 key not on the list  "
@@ -129,6 +145,26 @@ static void only_keys_on_the_list_enter(void **state)
   assert_int_equal(plm_gate_refused(gate), 7);
   assert_int_equal(plm_gate_refused(NULL), 0);
   assert_string_equal(plm_gate_keys(gate), keys);
+}
+
+/* Whoever knocks again and again fills no log. */
+static void a_second_passes_between_two_reports(void **state)
+{
+  (void)state;
+  static const char *const frames[] = {"1.0", "id7", "plm", "10.0.0.1", "", "CURVE"};
+  static const struct {
+    long after_ms;
+    int reports;
+  } rows[] = {{0, 1}, {0, 0}, {999, 0}, {1000, 1}, {1999, 0}, {2000, 1}, {3500, 1}, {4499, 0}};
+  const long later_ms = (long)plm_clock_ms() + 3600000; /* than the reports before */
+  char other[41], secret[41];
+  assert_int_equal(zmq_curve_keypair(other, secret), 0);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    own_ms = later_ms + rows[i].after_ms;
+    const int reports = expect(frames, 6, other, REFUSED);
+    if (reports != rows[i].reports) fail_msg("row %zu: %d", i, reports);
+  }
+  own_ms = -1;
 }
 
 static void put(const char *name, const char *text)
@@ -214,9 +250,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {
-      TEST(only_keys_on_the_list_enter),
-      TEST(a_key_is_in_a_file_of_its_own),
-      TEST(secret_keys_are_wiped),
+      TEST(only_keys_on_the_list_enter),   TEST(a_second_passes_between_two_reports),
+      TEST(a_key_is_in_a_file_of_its_own), TEST(secret_keys_are_wiped),
       TEST(a_missing_key_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
