@@ -12,8 +12,6 @@ plm_status plm_corpus_lmdb_error(int code, const char *path, const char *what,
 {
   if (code == ENOMEM)
     return plm_error_set(error, PLM_NO_MEMORY, "%s %s: out of memory", what, path);
-  if (code == ENOSPC || code == EDQUOT)
-    return plm_error_set(error, PLM_NO_SPACE, "%s %s: no space left on the device", what, path);
   const plm_status status = code > 0 ? PLM_IO : PLM_CORRUPT;
   return plm_error_set(error, status, "%s %s: %s", what, path, mdb_strerror(code));
 }

@@ -3,10 +3,14 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -253,6 +257,93 @@ static void what_is_refused_is_closed(void **state)
   assert_string_equal(error.what, wanted);
 }
 
+enum call { NONE, STATFS, FLOCK, FSYNC, RENAME };
+static enum call failing;
+
+static int fails(enum call call)
+{
+  errno = EIO;
+  return call == failing ? -1 : 0;
+}
+
+/* These take the place of libc's functions in this program. */
+int statfs(const char *path, struct statfs *about)
+{
+  const int status = (int)syscall(SYS_statfs, path, about);
+  if (failing == STATFS) about->f_type = 0x6969;
+  return status;
+}
+
+int flock(int file, int operation)
+{
+  return fails(FLOCK) != 0 ? -1 : (int)syscall(SYS_flock, file, operation);
+}
+
+int fsync(int file) /* of a file; folders are synced */
+{
+  struct stat about;
+  const bool is_file = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
+  return is_file && fails(FSYNC) != 0 ? -1 : (int)syscall(SYS_fsync, file);
+}
+
+int rename(const char *from, const char *to)
+{
+  return fails(RENAME) != 0 ? -1 : renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+static void expect_no_copy(plm_status expected, const char *begin, const char *end)
+{
+  struct plm_corpus *corpus;
+  struct plm_error error = {0};
+  const plm_status status = plm_corpus_open(directory, &options, &corpus, &error);
+  failing = NONE;
+  assert_int_equal(status, expected);
+  assert_null(corpus);
+  if (strstr(error.what, begin) != error.what || strstr(error.what, end) == NULL)
+    fail_msg("%s", error.what);
+}
+
+static void a_copy_that_cannot_be_made_is_an_error(void **state)
+{
+  (void)state;
+  char local[PLM_PATH_SIZE], data[PLM_PATH_SIZE];
+  failing = STATFS;
+  expect_no_copy(PLM_CONFIG, "the cache ", "/cache lies on a remote file system (NFS)");
+  failing = FLOCK;
+  expect_no_copy(PLM_IO, "cannot lock ", ".lock: Input/output error");
+  failing = FSYNC;
+  expect_no_copy(PLM_IO, "cannot fsync ", ".part/data.mdb: Input/output error");
+  failing = RENAME;
+  expect_no_copy(PLM_IO, "cannot rename ", ": Input/output error");
+  open_once(local);
+  assert_int_equal(plm_path_remove(cache, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(data, directory, PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(unlink(data), 0);
+  assert_int_equal(mkdir(data, 0700), 0);
+  expect_no_copy(PLM_IO, "cannot read ", "/remote/data.mdb: Is a directory");
+  struct plm_error error = {0};
+  assert_int_equal(plm_corpus_verify(directory, NULL, NULL, &error), PLM_IO);
+  assert_non_null(strstr(error.what, "/remote/data.mdb: Is a directory"));
+}
+
+static void paths_have_a_limit(void **state)
+{
+  (void)state;
+  static const struct plm_corpus_options remote = {.allow_remote = true};
+  struct plm_corpus *corpus;
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE], folder[PLM_PATH_SIZE + 1];
+  memset(folder, 'f', sizeof folder);
+  folder[PLM_PATH_SIZE] = '\0';
+  assert_int_equal(plm_corpus_open(folder, &remote, &corpus, &error), PLM_LIMIT);
+  folder[PLM_PATH_SIZE - 6] = '\0';
+  assert_int_equal(plm_corpus_cache_path(path, folder, "abc", ".e", &error), PLM_LIMIT);
+  assert_memory_equal(error.what, "path ffff", 9);
+  folder[PLM_PATH_SIZE - 7] = '\0';
+  assert_int_equal(plm_corpus_cache_path(path, folder, "abc", ".e", &error), PLM_OK);
+  assert_string_equal(path + PLM_PATH_SIZE - 7, "/abc.e");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -263,6 +354,8 @@ int main(void)
       cmocka_unit_test_setup_teardown(opening_is_told, begin, end),
       cmocka_unit_test_setup_teardown(other_edges_than_stated_are_refused, begin, end),
       cmocka_unit_test_setup_teardown(what_is_refused_is_closed, begin, end),
+      cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_made_is_an_error, begin, end),
+      cmocka_unit_test(paths_have_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,16 @@
  * an error says which record it is and what is wrong, and the others can be read. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include "common/base/files/file.h"
+#include "common/corpus/corpus_handle.h"
 #include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
@@ -158,8 +163,9 @@ static void check_row(int number, const struct row *row)
   } else {
     assert_int_equal(status, PLM_OK);
     assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
-    for (int i = 0; i < 2; i++) { /* nothing of a bad group is kept */
+    for (int i = 0; i < 4; i++) { /* nothing of a bad group is kept, and nothing is shared */
       const uint64_t bad = (uint64_t)row->bad_group;
+      if (i == 2) plm_corpus_share_labels(corpus, 1 << 20);
       assert_int_equal(read_group(cursor, row->kind, 1 - bad, NULL), PLM_OK);
       assert_int_equal(read_group(cursor, row->kind, bad, &error), PLM_CORRUPT);
       assert_int_equal(read_group(cursor, row->kind, bad, &error), PLM_CORRUPT);
@@ -271,12 +277,108 @@ static void the_last_number_is_the_last(void **state)
   plm_path_remove(scratch_path("whole"), NULL);
 }
 
+/* The facts that a description states, against each other and against the records. */
+static void what_a_description_states_is_checked(void **state)
+{
+  enum { VALID_ROOT, VALID_CLUSTERS, CLUSTERS, TOO_MANY, CHECKS, STATISTICS, CHANGES };
+  static const char *const what[CHANGES] = {
+      "data.mdb: the roots of valid are not those that ingest wrote",
+      "data.mdb: the clusters of valid are not those that ingest wrote",
+      "data.mdb: train has more clusters than documents",
+      "data.mdb is too small for its 1125899906842624 documents",
+      "data.mdb: `checks` is not what ingest wrote",
+      ": the statistics of train are not those of its documents"};
+  const char *directory = scratch_path("stated");
+  (void)state;
+  for (int change = 0; change < CHANGES; change++) {
+    struct plm_corpus_description description;
+    struct plm_error error = {0};
+    plm_corpus_close(written_corpus_open("stated", &written));
+    assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+    struct plm_corpus_split *splits = description.info.splits;
+    if (change == VALID_ROOT) splits[PLM_SPLIT_VALID].root[31]++;
+    if (change == VALID_CLUSTERS) splits[PLM_SPLIT_VALID].cluster_root[31]++;
+    if (change == CLUSTERS) splits[PLM_SPLIT_TRAIN].clusters = DOCUMENTS + 1;
+    if (change == TOO_MANY) splits[PLM_SPLIT_TRAIN].documents = UINT64_C(1) << 50;
+    if (change == CHECKS) description.files.checks.low++;
+    if (change == STATISTICS) splits[PLM_SPLIT_TRAIN].histogram[31]++;
+    forged_corpus_restate(directory, &description);
+    assert_int_equal(
+        plm_corpus_verify_written(directory, &description.info, NULL, NULL, NULL, &error),
+        PLM_CORRUPT);
+    if (strstr(error.what, what[change]) == NULL) fail_msg("%s: %s", what[change], error.what);
+    plm_corpus_description_deinit(&description);
+    plm_path_remove(directory, NULL);
+  }
+}
+
+static void what_lmdb_says_is_told(void **state)
+{
+  static const struct {
+    int code;
+    plm_status status;
+    const char *what;
+  } rows[] = {{ENOMEM, PLM_NO_MEMORY, "cannot read the/file: out of memory"},
+              {EIO, PLM_IO, "cannot read the/file: Input/output error"},
+              {MDB_CORRUPTED, PLM_CORRUPT,
+               "cannot read the/file: MDB_CORRUPTED: Located page was wrong type"}};
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  char what[PLM_PATH_SIZE];
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_int_equal(plm_corpus_lmdb_error(rows[i].code, "the/file", "cannot read", &error),
+                     rows[i].status);
+    assert_string_equal(error.what, rows[i].what);
+  }
+  plm_corpus_close(written_corpus_open("dropped", &written));
+  forged_corpus_drop(scratch_path("dropped"), PLM_RECORD_GROUPS);
+  assert_int_equal(plm_corpus_open(scratch_path("dropped"), NULL, &corpus, &error), PLM_CORRUPT);
+  snprintf(what, sizeof what, "cannot open %.200s/data.mdb: MDB_NOTFOUND: No matching key",
+           scratch_path("dropped"));
+  assert_memory_equal(error.what, what, strlen(what));
+}
+
+/* Sizes of clusters are proven again whenever they are read. */
+static void sizes_that_change_meanwhile_are_noticed(void **state)
+{
+  struct plm_corpus *corpus = written_corpus_open("changing", &written);
+  struct plm_corpus_cursor *cursor;
+  struct plm_error error = {0};
+  const uint32_t *sizes;
+  char path[PLM_PATH_SIZE], *bytes;
+  size_t size;
+  (void)state;
+  snprintf(path, sizeof path, "%s", scratch_path("changing/data.mdb"));
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, 0, &sizes, NULL, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 24, &bytes, &size, NULL), PLM_OK);
+  const size_t clusters = plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN].clusters;
+  const char *found = memmem(bytes, size, sizes, clusters * sizeof *sizes);
+  assert_non_null(found);
+  const int file = open(path, O_WRONLY | O_CLOEXEC);
+  assert_int_equal(pwrite(file, "\x63", 1, found - bytes), 1);
+  close(file);
+  free(bytes);
+  plm_corpus_cursor_close(cursor);
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, 0, &sizes, NULL, &error),
+                   PLM_CORRUPT);
+  assert_string_equal(error.what, "record 0 of train.clusters is not what ingest wrote");
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_wrong_with_a_record_is_said),
       cmocka_unit_test(the_longest_document_has_a_length),
       cmocka_unit_test(the_last_number_is_the_last),
+      cmocka_unit_test(what_a_description_states_is_checked),
+      cmocka_unit_test(what_lmdb_says_is_told),
+      cmocka_unit_test(sizes_that_change_meanwhile_are_noticed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

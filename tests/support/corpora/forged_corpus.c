@@ -46,6 +46,39 @@ static void end_change(MDB_env *environment, MDB_txn *transaction)
   mdb_env_close(environment);
 }
 
+void forged_corpus_restate(const char *directory, struct plm_corpus_description *description)
+{
+  MDB_env *environment;
+  MDB_dbi meta;
+  struct plm_text text = {0};
+  MDB_txn *transaction = begin_change(directory, &environment);
+  description->info.fingerprint = plm_corpus_fingerprint(&description->info);
+  plm_corpus_description_print(description, false, &text);
+  MDB_val key = {sizeof PLM_CORPUS_META_KEY - 1, PLM_CORPUS_META_KEY};
+  MDB_val value = {text.length, text.data};
+  PLM_ASSERT(mdb_dbi_open(transaction, PLM_CORPUS_META, 0, &meta) == 0);
+  PLM_ASSERT(mdb_put(transaction, meta, &key, &value, 0) == 0);
+  end_change(environment, transaction);
+  plm_text_deinit(&text);
+  forged_corpus_describe(directory, description);
+}
+
+void forged_corpus_drop(const char *directory, enum plm_record_kind kind)
+{
+  struct plm_corpus_description description;
+  char database[PLM_DATABASE_NAME_SIZE];
+  MDB_env *environment;
+  MDB_dbi opened;
+  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
+  MDB_txn *transaction = begin_change(directory, &environment);
+  plm_corpus_database_name(PLM_SPLIT_TRAIN, kind, database);
+  PLM_ASSERT(mdb_dbi_open(transaction, database, 0, &opened) == 0);
+  PLM_ASSERT(mdb_drop(transaction, opened, 1) == 0);
+  end_change(environment, transaction);
+  forged_corpus_describe(directory, &description);
+  plm_corpus_description_deinit(&description);
+}
+
 /* Replaces the first record of a database. Returns the hash of what it is now. */
 static struct plm_hash change_record(MDB_txn *transaction, enum plm_split split,
                                      enum plm_record_kind kind, forged_change *change,

@@ -18,6 +18,11 @@ void forged_frame_pack(uint8_t *record, size_t *size, const uint8_t *content, si
 
 /* Writes a description into corpus.json, changed so that it agrees with the edges of data.mdb. */
 void forged_corpus_describe(const char *directory, const struct plm_corpus_description *original);
+/* The same for a description with other facts: also its copy in data.mdb and its fingerprint agree.
+ */
+void forged_corpus_restate(const char *directory, struct plm_corpus_description *description);
+/* Removes a table of train. */
+void forged_corpus_drop(const char *directory, enum plm_record_kind kind);
 /* Replaces the first record of train by what `change` makes of it. The check of a frame and the
  * description, for which train has to be the only split with documents, then agree with it. */
 void forged_corpus_change(const char *directory, enum plm_record_kind kind, forged_change *change,
