@@ -197,18 +197,28 @@ static plm_status check_files(struct plm_lock *lock, struct plm_error *error)
   return lock_names(lock->path, lock->descriptor) ? PLM_OK : renew(lock, error);
 }
 
-plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error)
+/* waits: NAME.lock is another process's file for a moment (renew), and says nothing. */
+static plm_status watch(struct plm_lock *lock, bool *waits, struct plm_error *error)
 {
   pthread_mutex_lock(&lock->mutex);
   const plm_status status = check_files(lock, error);
+  *waits = lock->second >= 0 && !lock_names(lock->path, lock->descriptor);
   pthread_mutex_unlock(&lock->mutex);
   return status;
+}
+
+plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error)
+{
+  bool waits;
+  return watch(lock, &waits, error);
 }
 
 plm_status plm_lock_check(struct plm_lock *lock, struct plm_error *error)
 {
   struct plm_lock_holder holder;
-  PLM_TRY(plm_lock_watch(lock, error));
+  bool waits;
+  PLM_TRY(watch(lock, &waits, error));
+  if (waits) return PLM_OK;
   PLM_TRY(read_holder(lock->path, &holder, error));
   if (holder.incarnation != lock->incarnation)
     return plm_error_set(error, PLM_BUSY, "%s was taken over by process %d on %s", lock->path,

@@ -35,6 +35,11 @@ int fcntl(int file, int command, ...)
   return (int)syscall(SYS_fcntl, file, command, argument);
 }
 
+int ftruncate(int file, off_t size)
+{
+  return failing() != 0 ? -1 : (int)syscall(SYS_ftruncate, file, size);
+}
+
 int flock(int file, int operation)
 {
   if (failing() != 0) return -1;
@@ -111,12 +116,58 @@ static void a_holder_that_cannot_be_asked_for_is_an_error(void **state)
   assert_non_null(strstr(error.what, "nobody holds "));
 }
 
+/* The first two locks are taken, and then the file is to say by whom. */
+static void a_holder_that_cannot_be_written_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_lock *lock;
+  fails = EIO;
+  fails_after = 2;
+  refused("trainer", PLM_IO, "cannot truncate ");
+  fails = 0;
+  assert_int_equal(plm_lock_acquire(run, "trainer", &lock, NULL), PLM_OK); /* it was released */
+  plm_lock_release(lock);
+}
+
+/* Another process has just made the file again: the next check will tell. */
+static void a_new_file_that_is_locked_is_left_alone(void **state)
+{
+  (void)state;
+  struct plm_lock *lock;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_lock_acquire(run, "trainer", &lock, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, run, "trainer.lock", NULL), PLM_OK);
+  assert_int_equal(unlink(path), 0);
+  fails = EAGAIN;
+  fails_after = 0;
+  assert_int_equal(plm_lock_check(lock, NULL), PLM_OK);
+  fails = 0;
+  assert_string_equal(scratch_contents(path), "");
+  assert_int_equal(plm_lock_check(lock, NULL), PLM_OK);
+  assert_non_null(strstr(scratch_contents(path), "\"pid\":"));
+  plm_lock_release(lock);
+}
+
+static void endpoints_that_cannot_be_locked_are_an_error(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  int lock;
+  fails = ENOLCK;
+  fails_after = 0;
+  assert_int_equal(plm_endpoints_lock(run, &lock, &error), PLM_IO);
+  assert_non_null(strstr(error.what, "/endpoints.lock: No locks available"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(a_lock_that_cannot_be_taken_is_an_error, begin),
       cmocka_unit_test_setup(a_lock_that_is_taken_is_busy, begin),
       cmocka_unit_test_setup(a_holder_that_cannot_be_asked_for_is_an_error, begin),
+      cmocka_unit_test_setup(a_holder_that_cannot_be_written_is_an_error, begin),
+      cmocka_unit_test_setup(a_new_file_that_is_locked_is_left_alone, begin),
+      cmocka_unit_test_setup(endpoints_that_cannot_be_locked_are_an_error, begin),
   };
   plm_log_init("t", PLM_LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);
