@@ -55,6 +55,8 @@ static void times_are_local(void **state)
   setenv("TZ", "UTC", 1);
   plm_run_failure_time(1795631002.9, text);
   assert_string_equal(text, "2026-11-25 18:23:22");
+  plm_run_failure_time(1e18, text); /* a year that no calendar has */
+  assert_string_equal(text, "an unknown time");
 }
 
 int main(void)

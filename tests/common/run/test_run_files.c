@@ -369,6 +369,19 @@ static void unfinished_keys_are_made_again(void **state)
   assert_false(plm_file_exists(scratch_path("killed/.tmp-keys")));
 }
 
+/* A link that leads nowhere has the place of the keys. */
+static void keys_that_cannot_get_their_name_are_an_error(void **state)
+{
+  (void)state;
+  char run[PLM_PATH_SIZE], keys[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  snprintf(run, sizeof run, "%s", new_run("linked"));
+  assert_int_equal(symlink("nowhere", scratch_path("linked/" PLM_RUN_KEYS)), 0);
+  assert_int_equal(plm_run_keys(run, NULL, keys, &error), PLM_IO);
+  assert_memory_equal(error.what, "cannot rename ", 14);
+  assert_non_null(strstr(error.what, "/linked/" PLM_RUN_KEYS ": Not a directory"));
+}
+
 /* Whether plm_ready closes this descriptor, given as text. */
 static bool ready_closes(const char *text, int descriptor)
 {
@@ -454,6 +467,7 @@ int main(void)
       cmocka_unit_test(keys_are_made_once_and_are_private),
       cmocka_unit_test(incomplete_keys_are_an_error),
       cmocka_unit_test(unfinished_keys_are_made_again),
+      cmocka_unit_test(keys_that_cannot_get_their_name_are_an_error),
       cmocka_unit_test(readiness_needs_a_descriptor),
       cmocka_unit_test(a_holder_is_named),
   };
