@@ -20,6 +20,7 @@
 #include "common/run/run.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
 #include "tests/support/peers/fake_packer.h"
 #include "tests/support/peers/packers.h"
@@ -131,9 +132,36 @@ static void a_failure_is_told_once_until_it_ends(void **state)
   fake_part(&meeting);
 }
 
+static plm_status open_feed(void *context, struct plm_error *error)
+{
+  const struct plm_feed_options options = packers_options();
+  struct plm_feed *feed = NULL;
+  PLM_TRY(plm_feed_open(&options, &feed, error));
+  const struct plm_feed_run_options of = {.run = context,
+                                          .role = "trainer",
+                                          .feed = feed,
+                                          .other_key = "evaluation_feed",
+                                          .other_bind = "tcp://127.0.0.1:*"};
+  struct plm_feed_run *feed_run;
+  const plm_status status = plm_feed_run_open(&of, &feed_run, error);
+  if (status == PLM_OK) plm_feed_run_close(feed_run);
+  plm_feed_close(feed);
+  return status;
+}
+
+/* Those that check answers, that of the feed, and that of its run. */
+static void threads_that_do_not_start_are_an_error(void **state)
+{
+  (void)state;
+  char run[PLM_PATH_SIZE];
+  scratch_run(run);
+  assert_in_range(failing_starts_try(open_feed, run), 3, 100);
+}
+
 int main(void)
 {
   plm_log_init("t", PLM_LOG_WARNING);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_failure_is_told_once_until_it_ends)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_failure_is_told_once_until_it_ends),
+                                     cmocka_unit_test(threads_that_do_not_start_are_an_error)};
   return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
 }

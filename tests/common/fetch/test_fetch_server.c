@@ -12,6 +12,7 @@
 #include "common/corpus/corpus_description.h"
 #include "common/fetch/fetch_server.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
 
 static sem_t ready; /* how many answers wait */
@@ -241,6 +242,21 @@ static void questions_and_answers_are_limited(void **state)
   close_server();
 }
 
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  static const char *const folders[1] = {"/nowhere"};
+  struct plm_fetch_server *opened = (void *)&ready;
+  const plm_status status = plm_fetch_server_open(folders, 1, wake, context, &opened, error);
+  assert_true(status == PLM_OK || opened == NULL);
+  plm_fetch_server_close(opened);
+  return status;
+}
+
+static void a_server_without_its_thread_is_an_error(void **state)
+{
+  assert_int_equal(failing_starts_try(open_and_close, state), 1);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -248,6 +264,7 @@ int main(void)
       cmocka_unit_test(questions_and_answers_are_limited),
       cmocka_unit_test(another_corpus_than_the_run_s_is_refused),
       cmocka_unit_test(what_is_not_there_is_refused),
+      cmocka_unit_test(a_server_without_its_thread_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "common/run/stop.h"
 #include "common/sequences/sequence_ahead.h"
 #include "tests/support/harness/failing_memory.h"
+#include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
 
 enum { FILES = 9, MANY_BAD = 30, LONG = 5 << 18 };
@@ -270,6 +271,23 @@ static void a_lack_of_memory_is_an_error(void **state)
   failing_memory_try(read_a_long_record, path, 2);
 }
 
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  const struct plm_sequence_ahead_options options = {
+      .paths = names, .path_count = 2, .jobs = 2, .stop_consequence = context, .max_residues = 9};
+  struct plm_sequence_ahead *ahead = context;
+  const plm_status status = plm_sequence_ahead_open(&options, &ahead, error);
+  assert_true(status == PLM_OK || ahead == NULL);
+  plm_sequence_ahead_close(ahead);
+  return status;
+}
+
+static void threads_that_do_not_start_are_an_error(void **state)
+{
+  (void)state;
+  assert_int_equal(failing_starts_try(open_and_close, ""), 2);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -280,6 +298,7 @@ int main(void)
       cmocka_unit_test(a_stop_signal_ends_it_before_the_next_record),
       cmocka_unit_test(pipes_are_left_to_the_caller),
       cmocka_unit_test(a_lack_of_memory_is_an_error),
+      cmocka_unit_test(threads_that_do_not_start_are_an_error),
   };
   return cmocka_run_group_tests(tests, set_up, NULL);
 }

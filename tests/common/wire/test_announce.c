@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_starts.h"
 
 enum { LIMIT_MS = 60000, MOST = 1024, HEAD = 32 };
 
@@ -117,6 +118,29 @@ static void who_sends_too_much_is_disconnected(void **state)
   zmq_ctx_term(context);
   plm_announcer_close(announcer);
   still = false;
+}
+
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct plm_announcer *announcer;
+  PLM_TRY(plm_announcer_open(context, NULL, &announcer, error));
+  plm_announcer_close(announcer);
+  return PLM_OK;
+}
+
+/* What was opened before an error is closed again. */
+static void what_cannot_be_opened_is_an_error(void **state)
+{
+  struct plm_announcer *announcer;
+  struct plm_announcement_listener *listener;
+  struct plm_error error = {0};
+  (void)state;
+  assert_int_equal(failing_starts_try(open_and_close, "tcp://127.0.0.1:*"), 1);
+  assert_int_equal(plm_announcer_open("tcp://127.0.0.1:*", NULL, &announcer, NULL), PLM_OK);
+  assert_int_equal(open_and_close((void *)plm_announcer_bound(announcer), &error), PLM_BUSY);
+  plm_announcer_close(announcer);
+  assert_int_equal(plm_listener_open("tcp://127.0.0.1", NULL, &listener, &error), PLM_CONFIG);
+  assert_string_equal(error.what, "\"tcp://127.0.0.1\" is not an endpoint");
 }
 
 /* ---- the evaluator's side -------------------------------------------------------------------- */
@@ -267,6 +291,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_sends_too_much_is_disconnected),
       cmocka_unit_test(the_layout_is_fixed),
+      cmocka_unit_test(what_cannot_be_opened_is_an_error),
       cmocka_unit_test(every_flipped_bit_is_noticed),
       cmocka_unit_test(what_is_no_announcement),
       cmocka_unit_test(paths_are_judged),

@@ -1,8 +1,6 @@
 /* Threads of a pool: each takes part in each job once, and each tile is done once. */
 #include "common/base/process/pool.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +8,7 @@
 #include "common/base/alloc.h"
 #include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_starts.h"
 
 enum { MOST_THREADS = 5, MOST_TILES = 1000, JOBS = 300 };
 
@@ -110,29 +109,18 @@ static void shares_begin_at_multiples_of_the_grain(void **state)
     }
 }
 
-static int starts = -1; /* threads that start before one does not; -1: all do */
-
-/* Takes the place of libc's function in this program. */
-int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size)
+static plm_status open_and_close(void *context, struct plm_error *error)
 {
-  (void)attributes;
-  assert_int_equal(size, 8 << 20);
-  return starts >= 0 && starts-- == 0 ? EAGAIN : 0;
+  struct plm_pool *pool = context;
+  const plm_status status = plm_pool_open(3, &pool, error);
+  assert_true(status == PLM_OK || pool == NULL);
+  plm_pool_close(pool);
+  return status;
 }
 
 static void a_pool_has_all_its_threads_or_is_an_error(void **state)
 {
-  (void)state;
-  for (int started = 0; started < 2; started++) {
-    struct plm_error error = {0};
-    struct plm_pool *pool = (void *)&error;
-    starts = started;
-    assert_int_equal(plm_pool_open(3, &pool, &error), PLM_IO);
-    assert_string_equal(error.what,
-                        "cannot start the thread \"compute\": Resource temporarily unavailable");
-    assert_null(pool);
-  }
-  starts = -1;
+  assert_int_equal(failing_starts_try(open_and_close, state), 2);
 }
 
 static void memory_that_is_lacking_is_asked_for_again(void **state)
