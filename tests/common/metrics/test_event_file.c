@@ -234,6 +234,13 @@ static void errors_name_the_file(void **state)
   struct plm_error error = {0};
   scratch_write(scratch_path("file"), "", 0);
   assert_int_equal(plm_tensorboard_open(scratch_path("file"), -1, &board, &error), PLM_EXISTS);
+  assert_int_equal(plm_tensorboard_open("/proc/self", -1, &board, &error), PLM_NOT_FOUND);
+  assert_memory_equal(error.what, "cannot create /proc/self/events.out.tfevents.", 45);
+  char folder[PLM_PATH_SIZE];
+  scratch_run(folder);
+  while (strlen(folder) + 3 < sizeof folder) strcat(folder, "/.");
+  assert_int_equal(plm_tensorboard_open(folder, -1, &board, &error), PLM_LIMIT);
+  assert_non_null(strstr(error.what, " is too long"));
 }
 
 int main(void)

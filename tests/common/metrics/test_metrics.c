@@ -2,11 +2,14 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/base/numbers/philox.h"
@@ -235,6 +238,24 @@ static void a_full_disk_leaves_complete_lines(void **state)
   plm_metrics_close(file);
 }
 
+/* A file that cannot be cut at its last complete line is not written to. */
+static void a_file_that_cannot_be_opened_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_metrics_file *file;
+  char path[64];
+  assert_int_equal(plm_metrics_open(scratch_directory(), &file, &error), PLM_IO);
+  assert_non_null(strstr(error.what, ": Is a directory"));
+  const int sealed = memfd_create("metrics", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  assert_int_equal(write(sealed, "{}\n{\"a\":", 8), 8);
+  assert_int_equal(fcntl(sealed, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", sealed);
+  assert_int_equal(plm_metrics_open(path, &file, &error), PLM_IO);
+  assert_memory_equal(error.what, "cannot cut /proc/self/fd/", 25);
+  close(sealed);
+}
+
 static void the_table_names_each_field_once(void **state)
 {
   (void)state;
@@ -282,6 +303,7 @@ int main(void)
       cmocka_unit_test(the_last_complete_line_counts),
       cmocka_unit_test(a_line_says_what_it_is_about),
       cmocka_unit_test(a_full_disk_leaves_complete_lines),
+      cmocka_unit_test(a_file_that_cannot_be_opened_is_an_error),
       cmocka_unit_test(the_table_names_each_field_once),
       cmocka_unit_test(values_are_found),
   };
