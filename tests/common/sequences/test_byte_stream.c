@@ -7,6 +7,7 @@
 #include "common/base/process/memory.h"
 #include "common/base/text/text.h"
 #include "common/sequences/byte_stream.h"
+#include "tests/support/corpora/packed_text.h"
 
 #define EMPTY "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"
 /* A frame whose window has the descriptor `window`, with one raw block of "LAGV". */
@@ -106,6 +107,22 @@ static void a_frame_that_is_cut_in_its_header_is_cut_off(void **state)
   plm_text_deinit(&text);
 }
 
+/* After a member of gzip, zeros are padding, as on tapes. */
+static void zeros_after_a_member_are_padding(void **state)
+{
+  (void)state;
+  static char bytes[300];
+  struct plm_text text = {0};
+  size_t size = 0;
+  for (int member = 0; member < 2; member++) {
+    size += packed_text_gzip("LAGV", 4, (uint8_t *)bytes + size, sizeof bytes - size);
+    size += 7; /* zeros */
+  }
+  assert_int_equal(read_all(bytes, size, &text, NULL), PLM_OK);
+  assert_string_equal(text.data, "LAGVLAGV");
+  plm_text_deinit(&text);
+}
+
 /* The beginning of a stream can be looked at in steps, and is then read as if it had not been. */
 static void peeked_bytes_are_read_again(void **state)
 {
@@ -137,6 +154,7 @@ int main(void)
       cmocka_unit_test(all_kinds_of_frames_are_read),
       cmocka_unit_test(long_windows_are_read_within_the_limit),
       cmocka_unit_test(a_frame_that_is_cut_in_its_header_is_cut_off),
+      cmocka_unit_test(zeros_after_a_member_are_padding),
       cmocka_unit_test(peeked_bytes_are_read_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,27 @@ static void rows_have_limits(void **state)
   }
 }
 
+/* A field has at most 16 MiB, to within the memory that the parser takes ahead. */
+static void fields_have_a_limit(void **state)
+{
+  enum { MIB = 1 << 20 };
+  (void)state;
+  char *part = malloc(MIB);
+  assert_non_null(part);
+  memset(part, 'L', MIB);
+  for (int mib = 15; mib <= 17; mib += 2) {
+    struct plm_text text = {0};
+    struct plm_error error = {0};
+    size_t fields = 0;
+    for (int i = 0; i < mib; i++) plm_text_append(&text, part, MIB);
+    plm_text_puts(&text, ",x\n");
+    assert_int_equal(read_row(&text, &fields, &error), mib < 16 ? PLM_OK : PLM_LIMIT);
+    if (mib > 16) assert_string_equal(error.what, "a field has more than 16 MiB");
+    plm_text_deinit(&text);
+  }
+  free(part);
+}
+
 static void fields_are_quoted_where_they_must_be(void **state)
 {
   (void)state;
@@ -272,6 +293,7 @@ int main(void)
       cmocka_unit_test(a_pipe_is_read_twice),
       cmocka_unit_test(long_files_cross_buffers),
       cmocka_unit_test(rows_have_limits),
+      cmocka_unit_test(fields_have_a_limit),
       cmocka_unit_test(fields_are_quoted_where_they_must_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,6 +209,9 @@ static void ugly_tables(void **state)
   refuses("{\"sequence\":\"MK\",\"part\":0,\"y\":{}}\n", number, "not a number, a string",
           ":1, key \"y\"", NULL);
   refuses("{\"sequence\":\"MK\"\n", number, "JSON", ":1", NULL);
+  refuses("{\"y\":1,\"part\":0}\n", number,
+          "this object has no key sequence, seq, protein_sequence or mutated_sequence", ":1",
+          "name the key of the sequences with --sequence-column");
 }
 
 static void too_many_classes(void **state)
