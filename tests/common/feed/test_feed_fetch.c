@@ -9,6 +9,7 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "common/corpus/corpus_description.h"
 #include "common/feed/feed_loop.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -22,17 +23,23 @@ struct host {
   void *context, *socket;
 };
 
+static void meet_with(struct host *host, const struct plm_feed_options *options)
+{
+  host->feed = packers_feed(options);
+  assert_int_equal(plm_context_open(&host->context, NULL), PLM_OK);
+  assert_int_equal(
+      plm_socket_open(host->context, ZMQ_DEALER, 2 * PLM_FILE_PART_BYTES, &host->socket, NULL),
+      PLM_OK);
+  assert_int_equal(plm_socket_secure_client(host->socket, options->keys, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_socket_connect(host->socket, plm_feed_bound(host->feed), NULL), PLM_OK);
+}
+
 static void meet(struct host *host, const char *const *folders, uint32_t count)
 {
   struct plm_feed_options options = packers_options();
   options.folders = folders;
   options.folder_count = count;
-  host->feed = packers_feed(&options);
-  assert_int_equal(plm_context_open(&host->context, NULL), PLM_OK);
-  assert_int_equal(
-      plm_socket_open(host->context, ZMQ_DEALER, 2 * PLM_FILE_PART_BYTES, &host->socket, NULL),
-      PLM_OK);
-  assert_int_equal(plm_socket_connect(host->socket, plm_feed_bound(host->feed), NULL), PLM_OK);
+  meet_with(host, &options);
 }
 
 static void part(struct host *host)
@@ -140,6 +147,54 @@ static void a_feed_without_corpora_says_so(void **state)
   part(&host);
 }
 
+/* A feed that knows its corpus by its root, or only by its fingerprint, sends no other one. */
+static void another_corpus_than_asked_for_is_refused(void **state)
+{
+  (void)state;
+  struct plm_corpus_description description;
+  const char *const folders[] = {packers_corpus("corpus", 30, 3)};
+  assert_int_equal(plm_corpus_description_read(folders[0], &description, NULL), PLM_OK);
+  const struct plm_hash ours = description.info.fingerprint, other = {ours.low + 1, ours.high};
+  plm_corpus_description_deinit(&description);
+  for (int known = 0; known < 4; known++) {
+    struct plm_feed_options options = packers_options();
+    struct host host;
+    options.folders = folders;
+    options.folder_count = 1;
+    options.fingerprint = known == 1 || known == 2 ? other : ours;
+    if (known >= 2) options.root = known == 2 ? ours : other;
+    meet_with(&host, &options);
+    ask(&host, 0, 7);
+    if (known % 2 == 1) {
+      refused(&host, 7, PLM_NACK_FAILED, "holds another corpus");
+    } else {
+      struct plm_message message = answer(&host, PLM_MESSAGE_FILE_PART, 7);
+      zmq_msg_close(&message.payload);
+    }
+    part(&host);
+  }
+}
+
+static void a_key_that_was_removed_is_refused(void **state)
+{
+  (void)state;
+  const char *const folders[] = {packers_corpus("corpus", 30, 3)};
+  struct plm_feed_options options = packers_options();
+  struct host host;
+  options.folders = folders;
+  options.folder_count = 1;
+  options.keys = scratch_path("keys");
+  assert_int_equal(plm_keys_write(options.keys, "host", NULL, NULL), PLM_OK);
+  meet_with(&host, &options);
+  ask(&host, 0, 1);
+  struct plm_message message = answer(&host, PLM_MESSAGE_FILE_PART, 1);
+  zmq_msg_close(&message.payload);
+  assert_int_equal(unlink(scratch_path("keys/clients/host.pub")), 0);
+  ask(&host, 0, 2);
+  refused(&host, 2, PLM_NACK_FAILED, "its key is no longer allowed");
+  part(&host);
+}
+
 static void a_wake_is_an_event(void **state)
 {
   (void)state;
@@ -158,6 +213,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_question_gets_its_piece),
       cmocka_unit_test(only_so_many_questions_wait),
+      cmocka_unit_test(another_corpus_than_asked_for_is_refused),
+      cmocka_unit_test(a_key_that_was_removed_is_refused),
       cmocka_unit_test(a_feed_without_corpora_says_so),
       cmocka_unit_test(a_wake_is_an_event),
   };
