@@ -14,6 +14,7 @@
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"
+#include "common/huggingface/folder_facts.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
@@ -143,6 +144,8 @@ static void a_folder_without_a_model_is_explained(void **state)
   char folder[PLM_PATH_SIZE], inner[PLM_PATH_SIZE];
   expect(scratch_path("nowhere"), PLM_NOT_FOUND, "there is no such folder", "save_pretrained");
   make_export("none", &model, folder);
+  path_in(folder, "config.json/inner", inner);
+  expect(inner, PLM_IO, "/config.json/inner: Not a directory", "");
   drop(folder, "model.safetensors");
   expect(folder, PLM_NOT_FOUND, "no weights", "save_pretrained");
   put(folder, "pytorch_model.bin", "pickle");
@@ -450,6 +453,18 @@ static void a_model_that_is_not_tied_needs_a_head(void **state)
   weights_free(&weights);
 }
 
+static void a_u_net_counts_all_its_layers(void **state)
+{
+  (void)state;
+  const struct plm_model_folder folder = {.model = model_case_small(PLM_PATCH_UNET)};
+  const struct plm_folder_facts facts = {"PLMModel", "bfloat16", 7, 2000000, 2, PLM_HEAD_LM, false};
+  struct plm_text text = {0};
+  plm_folder_facts_print(&folder, &facts, &text);
+  assert_non_null(strstr(text.data, "7 parameters in bfloat16, 5 layers of width 64 with 2 heads; "
+                                    "2 shards, 2.0 MB; the language model's head"));
+  plm_text_deinit(&text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -461,6 +476,7 @@ int main(void)
       cmocka_unit_test(shards_are_one_model),
       cmocka_unit_test(heads_come_with_their_models),
       cmocka_unit_test(a_model_that_is_not_tied_needs_a_head),
+      cmocka_unit_test(a_u_net_counts_all_its_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
