@@ -2,12 +2,14 @@
  */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -268,6 +270,15 @@ static void long_paths_are_refused(void **state)
   assert_int_equal(plm_output_open(longest, &output, &error), PLM_LIMIT); /* with .tmp-PID */
 }
 
+static bool chmod_fails;
+
+/* Takes the place of libc's function in this program. */
+int fchmod(int file, mode_t mode)
+{
+  errno = EPERM;
+  return chmod_fails ? -1 : (int)syscall(SYS_fchmod, file, mode);
+}
+
 static void secrets_are_private(void **state)
 {
   (void)state;
@@ -281,6 +292,12 @@ static void secrets_are_private(void **state)
   assert_file(other, "words");
   assert_int_equal(scratch_mode(scratch_directory(), "public"), 0644);
   assert_int_equal(umask(before), 022); /* as it was before the call */
+  chmod_fails = true;
+  assert_int_equal(plm_output_write(path, "more\n", 5, true, &error), PLM_IO);
+  chmod_fails = false;
+  assert_memory_equal(error.what, "cannot make ", 12);
+  assert_non_null(strstr(error.what, "/secret private: Operation not permitted"));
+  assert_file(path, "secret\n");
 }
 
 static void a_full_device_is_an_error(void **state)
@@ -292,6 +309,24 @@ static void a_full_device_is_an_error(void **state)
   assert_string_equal(error.what, "cannot write /dev/full: No space left on device");
   assert_int_equal(plm_output_write("/dev/fd/999999", "x", 1, false, &error), PLM_IO);
   assert_string_equal(error.what, "cannot write /dev/fd/999999: Bad file descriptor");
+}
+
+/* More than a buffer, and a descriptor that only reads. */
+static void what_cannot_be_written_is_an_error(void **state)
+{
+  (void)state;
+  static char bytes[1 << 20];
+  char path[64], what[128];
+  struct plm_error error = {0};
+  if (!plm_file_exists("/dev/full")) skip("there is no /dev/full");
+  assert_int_equal(plm_output_write("/dev/full", bytes, sizeof bytes, false, &error), PLM_NO_SPACE);
+  assert_string_equal(error.what, "cannot write /dev/full: No space left on device");
+  const int reading = open(scratch_directory(), O_RDONLY | O_CLOEXEC);
+  snprintf(path, sizeof path, "/dev/fd/%d", reading);
+  assert_int_equal(plm_output_write(path, "x", 1, false, &error), PLM_IO);
+  snprintf(what, sizeof what, "cannot write %s: Invalid argument", path);
+  assert_string_equal(error.what, what);
+  close(reading);
 }
 
 static void a_file_that_cannot_be_replaced_leaves_nothing(void **state)
@@ -376,6 +411,7 @@ int main(void)
       cmocka_unit_test(long_paths_are_refused),
       cmocka_unit_test(secrets_are_private),
       cmocka_unit_test(a_full_device_is_an_error),
+      cmocka_unit_test(what_cannot_be_written_is_an_error),
       cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_nothing),
       cmocka_unit_test(a_file_that_is_also_read_is_refused),
       cmocka_unit_test(a_file_that_is_standard_input_is_refused),

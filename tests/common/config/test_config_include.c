@@ -269,6 +269,30 @@ static void depth_and_number_have_limits(void **state)
   plm_text_deinit(&many);
 }
 
+/* Whether or not the including file's name has a folder. */
+static void a_path_has_a_limit(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  struct plm_text text = {0};
+  plm_text_puts(&text, "include: ");
+  for (int i = 0; i < PLM_PATH_SIZE; i++) plm_text_puts(&text, "p");
+  plm_text_puts(&text, "\n");
+  put("pipeline.yaml", text.data);
+  plm_text_deinit(&text);
+  for (int folder = 0; folder < 2; folder++) {
+    struct plm_config_problems *problems = NULL;
+    assert_int_equal(plm_config_load(folder ? "./pipeline.yaml" : "pipeline.yaml", NULL, 0, &config,
+                                     &problems, NULL),
+                     PLM_CONFIG);
+    assert_int_equal(plm_config_problems_count(problems), 1);
+    const char *problem = plm_config_problem(problems, 0);
+    assert_memory_equal(problem, "pipeline.yaml:1:10: include: ", 29);
+    assert_non_null(strstr(problem, " is too long"));
+    plm_config_problems_free(problems);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -280,6 +304,7 @@ int main(void)
       cmocka_unit_test(only_a_file_includes),
       cmocka_unit_test(cycles_are_refused_by_name),
       cmocka_unit_test(depth_and_number_have_limits),
+      cmocka_unit_test(a_path_has_a_limit),
   };
   return cmocka_run_group_tests(tests, enter_folder, NULL);
 }

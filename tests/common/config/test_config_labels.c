@@ -50,6 +50,8 @@ static const struct config_outcome adapters[] = {
     {"trainer: {lora: {rank: 8, targets: query}}\n", "",
      "pipeline.yaml:1:36: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down, "
      "found \"query\"\n"},
+    {"trainer: {lora: {rank: 8, targets: [q, v, q]}}\n", "",
+     "pipeline.yaml:1:43: trainer.lora.targets: \"q\" is listed twice\n"},
     {"evaluator: {splits: valid}\n", "",
      "pipeline.yaml:1:21: evaluator.splits: expected a list of train, valid or test; write "
      "[valid]\n"},
