@@ -305,17 +305,31 @@ static void a_sequence_can_go_back(void **state)
 static void only_causal_models_decode(void **state)
 {
   (void)state;
-  for (int i = 0; i < 2; i++) {
-    struct plm_model_config config = configuration(i == 0 ? PLM_PATCH_UNET : PLM_TRANSFORMER);
-    config.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL;
+  static const struct {
+    enum plm_architecture architecture;
+    bool causal, cached;
+    const char *what;
+  } rows[] = {
+      {PLM_PATCH_UNET, true, true,
+       "a patch_unet merges tokens with later ones, so it cannot generate token by token"},
+      {PLM_ESM2, false, true,
+       "every layer of esm2 sees the whole sequence, so it cannot generate token by token"},
+      {PLM_TRANSFORMER, false, true, "document+local"},
+      {PLM_TRANSFORMER, true, false, " backend has no cached attention"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_model_config config = configuration(rows[i].architecture);
+    if (rows[i].architecture == PLM_ESM2) config = case_config(PLM_ESM2, 3, LENGTH);
+    if (!rows[i].causal) config.pattern[config.pattern_count > 1] &= (uint8_t)~PLM_ATTENTION_CAUSAL;
     struct plm_error error = {0};
     struct model_case c;
     struct plm_decode *decode;
     model_case_open(&c, &config, &(struct plm_model_options){.max_chunks = 1}, PLM_PRECISION_FP32,
                     1);
     const struct plm_decode_options options = {.slots = 1, .capacity = 8, .rows = 8, .window = 5};
+    if (!rows[i].cached) c.ops->attention_cached = NULL;
     assert_int_equal(plm_decode_open(c.model, &options, &decode, &error), PLM_UNSUPPORTED);
-    assert_non_null(strstr(error.what, i == 0 ? "patch_unet" : "document+local"));
+    if (strstr(error.what, rows[i].what) == NULL) fail_msg("%s", error.what);
     model_case_close(&c);
   }
 }

@@ -128,6 +128,16 @@ static void patch_unet_of_one_level(void **state)
   check(&config);
 }
 
+/* Heads of the greatest width: no level is wider, so none projects the embeddings. */
+static void patch_unet_of_one_width(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_PATCH_UNET, 6, 32);
+  config.hidden_size = 128;
+  config.num_attention_heads = 1;
+  check(&config);
+}
+
 /* v = 3: layers 3 and 4 of 5 are bottlenecks with one position. */
 static void patch_unet_with_bottlenecks(void **state)
 {
@@ -276,6 +286,7 @@ int main(void)
       cmocka_unit_test(unet),
       cmocka_unit_test(patch_unet),
       cmocka_unit_test(patch_unet_of_one_level),
+      cmocka_unit_test(patch_unet_of_one_width),
       cmocka_unit_test(patch_unet_with_bottlenecks),
       cmocka_unit_test(esm2),
       cmocka_unit_test(esmc),

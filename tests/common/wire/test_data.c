@@ -246,6 +246,37 @@ static void labels_and_what_follows_them_are_checked(void **state)
   plm_label_schema_deinit(&schema);
 }
 
+/* A label that the fingerprint proves, but that says nothing, is the corpus's fault. */
+static void labels_have_a_valid_form(void **state)
+{
+  (void)state;
+  static const uint32_t lengths[] = {9, 10, 11};
+  const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_HEAD, 64);
+  enum { NUMBER = 8 }; /* bytes of the first label; then comes 0, or one of three classes */
+  struct plm_label_schema schema;
+  struct scene scene;
+  char expected[64];
+  label_schema_make(&schema);
+  scene_open_labelled(&scene, &p, lengths, 3, &schema);
+  const struct plm_chunk_document *document = &scene.window.documents[0];
+  uint8_t *record = scene.payload + plm_data_labels_at(scene.split.tokenizer, 64, &scene.window, 0);
+  for (uint8_t stored = 3; stored < 5; stored++) {
+    struct plm_error error = {0};
+    record[NUMBER] = stored;
+    record[NUMBER + 1] = 0;
+    scene.labels[0] = plm_proof_label(record, plm_label_record_size(&schema, document->residues));
+    assert_int_equal(check(&scene, 0, 1, &error), stored < 4 ? PLM_OK : PLM_FORMAT);
+    if (stored < 4) continue;
+    assert_string_equal(error.what, "the label of column family has no valid form");
+    snprintf(expected, sizeof expected, "document %llu of the corpus",
+             (unsigned long long)document->number);
+    assert_string_equal(error.where, expected);
+    assert_string_equal(error.hint, "ingest the table again");
+  }
+  scene_close(&scene);
+  plm_label_schema_deinit(&schema);
+}
+
 static void every_flipped_bit_is_found(void **state)
 {
   (void)state;
@@ -410,6 +441,7 @@ int main(void)
       cmocka_unit_test(each_range_of_chunks_is_checked),
       cmocka_unit_test(long_documents_are_checked),
       cmocka_unit_test(labels_and_what_follows_them_are_checked),
+      cmocka_unit_test(labels_have_a_valid_form),
       cmocka_unit_test(every_flipped_bit_is_found),
       cmocka_unit_test(the_first_false_document_is_named),
       cmocka_unit_test(tokens_lie_in_the_vocabulary),
