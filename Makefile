@@ -277,7 +277,8 @@ CUBLASLT_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_cublaslt.so
 $(CUBLASLT_LIBRARY): $(filter-out %/products_plain.cc.o,$(EMULATED_OBJ)) $(CUBLASLT_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(link_emulation)
 $(CUBLASLT_OBJ): ALL_CXXFLAGS += -idirafter $(dir $(CUBLASLT_HEADER)) -include tests/emulation/cublaslt/cublaslt_header.h
-CUBLASLT_TESTS := kernels/test_ops_products kernels/test_ops_optimizer kernels/test_ops_recordings kernels/cuda/products/test_tuning_clocks
+CUBLASLT_TESTS := kernels/test_ops_products kernels/test_ops_optimizer kernels/test_ops_recordings kernels/test_ops_no_rows \
+                  kernels/cuda/products/test_tuning_clocks
 CUBLASLT_BIN := $(if $(CUBLASLT_HEADER),$(CUBLASLT_TESTS:%=$(BUILD)/tests/%_cublaslt))
 # An emulated NCCL, in the form that the emulated backend loads (PLM_NCCL_LIBRARY).
 EMULATED_NCCL := $(BUILD)/tests/lib/libnccl_emulated.so

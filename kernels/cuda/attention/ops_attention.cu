@@ -176,7 +176,6 @@ void attention_forward(struct plm_ops *ops, act *out, float *lse,
                        const struct plm_attention_shape *shape)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (shape->B <= 0 || shape->L <= 0) return;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     typename Operands<T>::type p = {};
@@ -196,7 +195,6 @@ void attention_backward(struct plm_ops *ops, const struct plm_attention_gradient
                         const struct plm_attention_shape *shape)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (shape->B <= 0 || shape->L <= 0) return;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     typename Operands<T>::type p = {};

@@ -83,6 +83,7 @@ void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const
                             int64_t I, int64_t O)
 {
   struct plm_cuda_shape shape = {};
+  if (N <= 0) return; /* cuBLASLt has no product with an empty sum */
   shape.M = O, shape.N = I, shape.K = N;
   shape.lda = O, shape.ldb = I, shape.ldc = I;
   shape.transpose_a = true;

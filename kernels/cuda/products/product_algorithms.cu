@@ -343,7 +343,7 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
   const struct plm_cuda_operands operands = {
       c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->add ? shape->beta : 0};
   struct plm_error error = {};
-  if (shape->M <= 0 || shape->N <= 0) return;
+  if (shape->M <= 0) return; /* no rows */
   if (multiply(cuda, shape, &operands, &error) == PLM_OK) return;
   struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
   if (to->status == PLM_OK) *to = error;

@@ -36,7 +36,6 @@ bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_re
 void plm_cuda_relu2_product(struct plm_cuda *cuda, const struct plm_relu2_product *p,
                             plm_relu2_library library)
 {
-  if (p->N <= 0) return;
   if (goes_fused(cuda, p, library) && plm_cuda_product_sm90(cuda, p)) return;
   library(cuda, p);
 }

@@ -99,8 +99,8 @@ struct Problem {
   bool fits() const
   {
     const bool a_plain = operation.a == CUBLAS_OP_N, b_plain = operation.b == CUBLAS_OP_N;
-    return operation.compute == CUBLAS_COMPUTE_32F && operation.scale == CUDA_R_32F && k > 0 &&
-           holds(a, a_plain ? m : k, a_plain ? k : m) &&
+    return operation.compute == CUBLAS_COMPUTE_32F && operation.scale == CUDA_R_32F && m > 0 &&
+           n > 0 && k > 0 && holds(a, a_plain ? m : k, a_plain ? k : m) &&
            holds(b, b_plain ? k : n, b_plain ? n : k) && holds(c, m, n) && holds(d, m, n) &&
            a.type == b.type && c.type == d.type && (c.type == a.type || c.type == CUDA_R_32F) &&
            a.batch == d.batch && b.batch == d.batch && c.batch == d.batch;

@@ -87,6 +87,8 @@ static void run_on(struct problem *p, struct plm_ops *ops)
   for (int i = 0; i < 6; i++) at[i] = device_case_upload(ops, hosts[i], sizes[i] * 2);
   ops->linear_relu2_forward(ops, at[4] + MARGIN, at[0], at[2], p->N, p->I, p->O);
   ops->linear_relu2_backward_input(ops, at[5] + MARGIN, at[1], at[2], at[3], p->N, p->I, p->O);
+  ops->linear_relu2_forward(ops, at[4], at[0], at[2], 0, p->I, p->O); /* no rows: nothing */
+  ops->linear_relu2_backward_input(ops, at[5], at[1], at[2], at[3], 0, p->I, p->O);
   for (int i = 4; i < 6; i++) device_case_download(ops, hosts[i], at[i], sizes[i] * 2);
   for (int i = 0; i < 6; i++) ops->release(ops, at[i]);
 }
@@ -358,6 +360,7 @@ static void a_forced_choice_is_kept(void **state)
   run_on(&p, ops);
   assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
   assert_non_null(strstr(algorithms, "relu2_forward 40 72 136 fused\n"));
+  assert_null(strstr(algorithms, "relu2_forward 0 ")); /* which a resume would refuse */
   ops->close(ops);
   free(algorithms);
   problem_deinit(&p);
