@@ -277,6 +277,9 @@ static void limits_that_are_too_low(void **state)
   assert_string_equal(text, fine);
   limits_under(RLIMIT_FSIZE, 1500000000, RLIM_INFINITY, text);
   assert_string_equal(text, "warning: a file may have only 1.500 GB\nulimit -f unlimited");
+  limits_under(RLIMIT_AS, 1500100000000000, RLIM_INFINITY, text);
+  assert_string_equal(text, "warning: the address space of a process is limited to 1500100.0 GB, "
+                            "and the corpus is mapped into it\nulimit -v unlimited");
   limits_under(RLIMIT_NPROC, 255, 255, text);
   assert_string_equal(text, "warning: you may have only 255 processes\nraise nproc in "
                             "/etc/security/limits.conf, or TasksMax= of the service");

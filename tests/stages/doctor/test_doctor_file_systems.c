@@ -1,0 +1,113 @@
+/* What `doctor` says of remote file systems and of those on which few files can still be made. */
+#include "stages/doctor/doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/base/files/file.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+
+static bool on_nfs;              /* all files seem to be on NFS */
+static unsigned long most, left; /* files that a file system can have, and that can be made */
+
+/* These take the place of libc's functions in this program. */
+int statfs(const char *path, struct statfs *information)
+{
+  const int result = (int)syscall(SYS_statfs, path, information);
+  if (on_nfs) information->f_type = 0x6969;
+  return result;
+}
+
+int statvfs(const char *path, struct statvfs *information)
+{
+  (void)path;
+  *information = (struct statvfs){.f_files = most, .f_ffree = 1, .f_favail = left};
+  return 0;
+}
+
+/* The findings of a check, one on each line, with the grade before them and the advice behind. */
+static const char *findings_of(const char *check, const char *yaml)
+{
+  static char text[4096];
+  static struct plm_doctor doctor;
+  struct plm_config config;
+  struct plm_error error = {0};
+  size_t used = 0;
+  if (plm_config_load_text(yaml, strlen(yaml), &config, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+  doctor = (struct plm_doctor){.config = &config, .program_directory = "/nowhere"};
+  plm_doctor_files(&doctor);
+  text[0] = '\0';
+  for (size_t i = 0; i < doctor.count; i++) {
+    const struct plm_finding *finding = &doctor.findings[i];
+    if (strcmp(finding->check, check) != 0) continue;
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s: %s; %s\n",
+                             plm_grade_name(finding->grade), finding->found, finding->fix);
+  }
+  plm_config_deinit(&config);
+  return text;
+}
+
+static void corpora_on_a_remote_file_system(void **state)
+{
+  static const char refusal[] = "set packer.cache to a folder on a local disk, or "
+                                "packer.allow_remote to true";
+  static const struct {
+    const char *packer, *grade, *said, *fix;
+  } cases[] = {
+      {"{}", "problem", ", where packers refuse it", refusal},
+      {"{allow_remote: true}", "ok", ", and packers read it there (packer.allow_remote)", ""},
+      {"{cache: /cache}", "ok", ", and packers copy it (packer.cache)", ""},
+      {"{instances: 0}", "ok", ", but no packer is started here", ""},
+  };
+  char yaml[3 * PLM_PATH_SIZE], corpus[PLM_PATH_SIZE], expected[2 * PLM_PATH_SIZE];
+  (void)state;
+  plm_corpus_close(written_corpus_open(
+      "corpus", &(struct written_corpus){.documents = {3, 0, 0}, .longest = 9}));
+  snprintf(corpus, sizeof corpus, "%.200s", scratch_path("corpus"));
+  on_nfs = true;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(yaml, sizeof yaml, "corpus: %s\npacker: %s\n", corpus, cases[i].packer);
+    snprintf(expected, sizeof expected, "%s: %s is on NFS%s; %s\n", cases[i].grade, corpus,
+             cases[i].said, cases[i].fix);
+    assert_string_equal(findings_of("corpus", yaml), expected);
+  }
+  snprintf(yaml, sizeof yaml, "run: %s\n", scratch_directory());
+  snprintf(expected, sizeof expected,
+           "ok: files in %.200s can be made, locked and synced (NFS); \n", scratch_directory());
+  assert_string_equal(findings_of("run folder", yaml), expected);
+  on_nfs = false;
+}
+
+static void few_files_are_left(void **state)
+{
+  char yaml[2 * PLM_PATH_SIZE], expected[PLM_PATH_SIZE];
+  (void)state;
+  snprintf(yaml, sizeof yaml, "run: %s\n", scratch_directory());
+  most = 20000;
+  left = 10001;
+  assert_string_equal(findings_of("disk", yaml), "");
+  left = 10000;
+  snprintf(expected, sizeof expected,
+           "warning: only 10000 files can still be made at %.300s; remove files there, or put "
+           "`run` on another disk\n",
+           scratch_directory());
+  assert_string_equal(findings_of("disk", yaml), expected);
+  most = left = 0; /* a file system that does not count them */
+  assert_string_equal(findings_of("disk", yaml), "");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(corpora_on_a_remote_file_system),
+      cmocka_unit_test(few_files_are_left),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
