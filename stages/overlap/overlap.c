@@ -53,10 +53,10 @@ static int by_hash(const void *left, const void *right)
   return (a->document > b->document) - (a->document < b->document);
 }
 
+/* Any order will do. */
 static int compare_hashes(struct plm_hash a, struct plm_hash b)
 {
-  if (a.high != b.high) return a.high < b.high ? -1 : 1;
-  return (a.low > b.low) - (a.low < b.low);
+  return memcmp(&a, &b, sizeof a);
 }
 
 static int by_exact_hash(const void *left, const void *right)
