@@ -31,7 +31,6 @@ enum {
   MOST_JOBS = 64,
   MOST_SETS = 64,
   EXTRA_ARGUMENTS = 8,
-  SETTING_SIZE = 2048
 };
 
 enum outcome { WAITS, RUNS, SKIPPED, COMPLETE, FAILED };
@@ -150,7 +149,7 @@ static bool command_sweep_is_complete(const struct sweep_run *run)
 
 static plm_status command_sweep_start(struct sweep *sweep, size_t i, struct plm_error *error)
 {
-  static char settings[MOST_SETS][SETTING_SIZE];
+  char *settings[MOST_SETS];
   const char *arguments[2 * MOST_SETS + EXTRA_ARGUMENTS];
   size_t count = 0;
   struct sweep_run *run = &sweep->runs[i];
@@ -159,10 +158,7 @@ static plm_status command_sweep_start(struct sweep *sweep, size_t i, struct plm_
   arguments[count++] = "--run";
   arguments[count++] = run->folder;
   for (size_t a = 0; a < sweep->grid.axis_count; a++) {
-    if (snprintf(settings[a], SETTING_SIZE, "%s=%s", sweep->grid.axes[a].key,
-                 plm_sweep_value(&sweep->grid, i, a)) >= SETTING_SIZE)
-      return plm_error_set(error, PLM_LIMIT, "--set %.80s is longer than %d bytes",
-                           sweep->grid.axes[a].key, SETTING_SIZE - 1);
+    settings[a] = plm_format("%s=%s", sweep->grid.axes[a].key, plm_sweep_value(&sweep->grid, i, a));
     arguments[count++] = "--set";
     arguments[count++] = settings[a];
   }
@@ -171,7 +167,9 @@ static plm_status command_sweep_start(struct sweep *sweep, size_t i, struct plm_
                                         .arguments = arguments,
                                         .log = run->log,
                                         .own_ports = sweep->jobs > 1};
-  PLM_TRY(plm_child_start(&how, &run->child, error));
+  const plm_status status = plm_child_start(&how, &run->child, error);
+  for (size_t a = 0; a < sweep->grid.axis_count; a++) free(settings[a]);
+  PLM_TRY(status);
   run->outcome = RUNS;
   plm_info("run %zu of %zu: %s", i + 1, sweep->grid.runs, run->name);
   return PLM_OK;

@@ -91,6 +91,13 @@ static void bad_input_is_refused_before_anything_starts(void **state)
           "seed=1,2", "--set", "model.hidden_size=64,63");
   assert_non_null(strstr(command_err, "model.hidden_size: "));
   REFUSES("unexpected argument \"other\"", "other");
+  char output[4084], expected[300];
+  memset(output, '/', sizeof output);
+  memcpy(output, "out", 3);
+  output[4083] = '\0'; /* with ./ before it and /seed=1.log behind it, it is too long */
+  assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", output), 1);
+  snprintf(expected, sizeof expected, "plm-pipeline: path ./%.198s is too long\n", output);
+  assert_string_equal(command_err, expected);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "0"), 2);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "65"), 2);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "64", "--dry-run"), 0);
@@ -176,6 +183,10 @@ static void each_run_is_started_with_its_values(void **state)
              *second = strstr(command_err, "run 2 of 2: seed=2\n");
   assert_true(first != NULL && second != NULL && first < second);
   assert_false(plm_file_exists("page")); /* none of them is a run that a page could show */
+  char set[4000] = "corpus=";            /* a value may be long */
+  memset(set + 7, 'x', sizeof set - 8);
+  assert_int_equal(COMMAND("sweep", "its.yaml", "--set", set, "--output", "long"), 0);
+  assert_non_null(strstr(scratch_contents("started"), set));
 }
 
 /* With ports of their own. */
