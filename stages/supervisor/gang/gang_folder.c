@@ -53,22 +53,20 @@ static void remove_abandoned(const char *parent, const char *prefix)
 plm_status plm_gang_folder_make(const char *socket_path, struct plm_gang_folder *folder,
                                 struct plm_error *error)
 {
-  char parent[PLM_PATH_SIZE] = "/dev/shm", prefix[64]; /* memory, and a short path */
+  char parent[256] = "/dev/shm", prefix[64]; /* memory, and a short path */
   const char *name = strrchr(socket_path, '/');
-  PLM_ASSERT(name != NULL);
+  PLM_ASSERT(name != NULL && (size_t)(name - socket_path) < sizeof parent);
   if (access(parent, W_OK | X_OK) != 0)
     snprintf(parent, sizeof parent, "%.*s", (int)(name - socket_path), socket_path);
   const size_t most = sizeof "plm-" - 1 + HASH_CHARACTERS, length = strcspn(name + 1, ".");
   snprintf(prefix, sizeof prefix, "%.*s-%u-", (int)(length < most ? length : most), name + 1,
            (unsigned)getuid());
   remove_abandoned(parent, prefix);
-  if (snprintf(folder->path, sizeof folder->path, "%s/%s%d" SUFFIX, parent, prefix,
-               (int)getpid()) >= (int)sizeof folder->path)
-    folder->path[0] = '\0'; /* mkdir will say so */
+  snprintf(folder->path, sizeof folder->path, "%s/%s%d" SUFFIX, parent, prefix, (int)getpid());
   if (mkdir(folder->path, 0700) != 0 && errno != EEXIST) {
-    plm_error_errno(error, "%s", folder->path);
+    const plm_status status = plm_error_errno(error, "%s", folder->path);
     folder->path[0] = '\0';
-    return error != NULL ? error->status : PLM_IO;
+    return status;
   }
   folder->lock = open_locked(folder->path, LOCK_SH);
   if (folder->lock >= 0) return PLM_OK;

@@ -110,9 +110,9 @@ plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, 
                       : open(start->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) return plm_error_errno(error, "%s", start->log_path);
   if (!open_pipes(pipes, failure)) {
-    plm_error_errno(error, "pipe");
+    const plm_status status = plm_error_errno(error, "pipe");
     close(log);
-    return error != NULL ? error->status : PLM_IO;
+    return status;
   }
   const pid_t child = fork();
   if (child == 0) {

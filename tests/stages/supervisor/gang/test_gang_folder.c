@@ -3,10 +3,12 @@
 #include "common/base/files/file.h"
 #include "tests/support/harness/cmocka_all.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,14 @@
 #include "tests/support/harness/scratch.h"
 
 static char socket_path[256]; /* of a run of this test's own */
+static bool without_memory;   /* /dev/shm cannot be written */
+
+/* Takes the place of libc's function in this program. */
+int access(const char *path, int mode)
+{
+  if (without_memory && strcmp(path, "/dev/shm") == 0) return -1;
+  return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+}
 
 static int prepare(void **state)
 {
@@ -71,6 +81,29 @@ static void the_path_is_short(void **state)
   }
 }
 
+/* Then it is made beside the socket. */
+static void there_may_be_no_memory_for_files(void **state)
+{
+  struct plm_gang_folder folder;
+  struct plm_error error = {0};
+  char beside[PLM_PATH_SIZE], path[PLM_PATH_SIZE], what[PLM_PATH_SIZE];
+  (void)state;
+  without_memory = true;
+  scratch_run(beside);
+  snprintf(path, sizeof path, "%.200s/plm-ab.sock", beside);
+  assert_int_equal(plm_gang_folder_make(path, &folder, &error), PLM_OK);
+  snprintf(what, sizeof what, "%.200s/plm-ab-%u-%d.mpi", beside, (unsigned)getuid(), (int)getpid());
+  assert_string_equal(folder.path, what);
+  plm_gang_folder_remove(&folder);
+  assert_int_equal(plm_gang_folder_make("/proc/none/plm-ab.sock", &folder, &error), PLM_NOT_FOUND);
+  snprintf(what, sizeof what, "/proc/none/plm-ab-%u-%d.mpi: No such file or directory",
+           (unsigned)getuid(), (int)getpid());
+  assert_string_equal(error.what, what);
+  assert_string_equal(folder.path, "");
+  assert_int_equal(plm_gang_folder_make("/proc/none/plm-ab.sock", &folder, NULL), PLM_NOT_FOUND);
+  without_memory = false;
+}
+
 static void only_abandoned_folders_are_removed(void **state)
 {
   (void)state;
@@ -112,6 +145,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_folder_must_be_ours),
       cmocka_unit_test(the_path_is_short),
+      cmocka_unit_test(there_may_be_no_memory_for_files),
       cmocka_unit_test(only_abandoned_folders_are_removed),
   };
   return cmocka_run_group_tests(tests, prepare, NULL);
