@@ -5,15 +5,28 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "common/run/run.h"
 #include "stages/supervisor/report/supervisor_report.h"
 #include "stages/supervisor/supervisor_failure.h"
 #include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 enum { IDLE = PLM_STAGE_IDLE, READY = PLM_STAGE_READY, AGAIN = PLM_STAGE_BACKOFF };
 enum { STOPPING = PLM_STAGE_STOPPING, STOPPED = PLM_STAGE_STOPPED };
 enum { DONE = PLM_STAGE_DONE, FATAL = PLM_STAGE_FATAL };
+
+static unsigned long free_blocks = 1;
+
+/* Takes the place of libc's function in this program. */
+int statvfs(const char *path, struct statvfs *information)
+{
+  (void)path;
+  *information = (struct statvfs){.f_bavail = free_blocks};
+  return 0;
+}
 
 static struct plm_text failure; /* what was said last of the root cause */
 
@@ -179,6 +192,24 @@ static void the_trainer_is_told_when_no_packer_is_left(void **state)
   }
 }
 
+/* If it cannot be told, that is said once. */
+static void the_trainer_may_not_be_told(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(
+      plm_path_join(path, supervisor->stages.config->run, "endpoints.json/in it", NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  states(supervisor, (int[]){READY, READY, FATAL, FATAL});
+  captured_begin(STDERR_FILENO);
+  drain_turn(&supervisor->drain);
+  drain_turn(&supervisor->drain);
+  const char *said = captured_end(), *at = strstr(said, "endpoints.json");
+  assert_non_null(at);
+  assert_string_equal(strchr(at, '\n'), "\n");
+  assert_null(strstr(said, "failed for good"));
+}
+
 /* ---- the root cause ------------------------------------------------------------------------ */
 
 static void fail_stage(struct plm_supervisor *supervisor, size_t i, int status, const char *how)
@@ -265,6 +296,40 @@ static void a_starved_trainer_is_not_the_cause(void **state)
   EXPECT_FAILURE(supervisor, 1, "failed: trainer.0", "warning: packer.0");
 }
 
+/* Of what the stage has written, the last 20 lines; of a gang, without what mpirun says. */
+static void the_last_lines_are_told(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  for (int gang = 0; gang < 2; gang++) {
+    char expected[4000] = "failed: trainer.0 exited with 3\n", line[PLM_PATH_SIZE + 80],
+         text[4000] = "";
+    states(supervisor, (int[]){READY, READY, READY, READY});
+    struct supervised *stage = &supervisor->stages.all[0];
+    stage->gang = gang == 1 ? &supervisor->gang : NULL;
+    for (int i = 0; i < 34; i++) {
+      snprintf(line, sizeof line, "%s%d\n", i % 3 == 0 ? "  Exit code:    " : "line ", i);
+      strcat(text, line);
+      if (gang == 0 ? i < 14 : i < 2 || i % 3 == 0) continue;
+      strcat(expected, "  | ");
+      strcat(expected, line);
+    }
+    scratch_write(stage->tail.path, text, strlen(text));
+    stage->log_start = (struct plm_tail_place){0};
+    fail_stage(supervisor, 0, EXITED(3), "exited with 3");
+    free_blocks = gang == 0;
+    if (free_blocks == 0) {
+      snprintf(line, sizeof line, "  the disk of %s is full, so its last lines may be missing\n",
+               stage->tail.path);
+      strcat(expected, line);
+    }
+    snprintf(line, sizeof line, "  log: %s\n", stage->tail.path);
+    strcat(expected, line);
+    assert_int_equal(judge(supervisor), 1);
+    free_blocks = 1;
+    assert_string_equal(failure.data, expected);
+  }
+}
+
 static void four_failures_are_told(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -320,10 +385,12 @@ int main(void)
       TEST(one_kind_stops_after_the_other),
       TEST(the_second_signal_kills),
       TEST(the_trainer_is_told_when_no_packer_is_left),
+      TEST(the_trainer_may_not_be_told),
       TEST(the_trainers_code_wins),
       TEST(codes_that_say_what_to_do_are_passed_on),
       TEST(packers_alone_do_not_fail_a_run_that_trains),
       TEST(a_starved_trainer_is_not_the_cause),
+      TEST(the_last_lines_are_told),
       TEST(four_failures_are_told),
       TEST(ends_are_told_in_words),
   };

@@ -68,6 +68,27 @@ static void a_stage_may_be_launched_elsewhere(void **state)
   assert_int_equal(stage->state, PLM_STAGE_STOPPED);
 }
 
+/* The shell's line with it has room for 2037 bytes. */
+static void what_launches_it_has_a_length(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  char launch[2039] = "true ";
+  int status;
+  memset(launch + 5, 'x', sizeof launch - 6);
+  supervisor->options.launch[PLM_KIND_EVALUATOR] = launch;
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
+  supervised_start(&supervisor->launcher, stage);
+  assert_int_equal(stage->state, PLM_STAGE_FATAL);
+  assert_string_equal(stage->failed_how,
+                      "could not be started: the command after --launch evaluator= is too long");
+  launch[2037] = '\0';
+  stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
+  supervised_start(&supervisor->launcher, stage);
+  assert_int_equal(waitpid(stage->pid, &status, 0), stage->pid);
+  assert_int_equal(status, EXITED(0));
+  close(stage->ready_fd);
+}
+
 /* Only its main process is killed: srun's other process then ends the step. Such a trainer is no
  * gang, whatever trainer.ranks says. */
 static void what_launched_it_is_killed_alone(void **state)
@@ -199,7 +220,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(a_stage_may_be_launched_elsewhere),     TEST(what_launched_it_is_killed_alone),
       TEST(who_stops_with_the_job_has_not_failed), TEST(a_restart_does_not_wait_for_the_job),
-      TEST(a_launched_packer_says_where_it_is),
+      TEST(a_launched_packer_says_where_it_is),    TEST(what_launches_it_has_a_length),
   };
   return cmocka_run_group_tests_name("supervisor launch", tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -93,6 +94,30 @@ static void requests_that_nobody_knows(void **state)
   assert_string_equal(ask(supervisor, "[]"), NO("unknown request"));
   assert_string_equal(ask(supervisor, "{\"command\":7}"), NO("unknown request"));
   assert_string_equal(ask(supervisor, "{\"command\":\"pss\"}"), NO("unknown request"));
+}
+
+/* One client more than there is room for is hung up. */
+static void a_client_without_room_is_hung_up(void **state)
+{
+  struct requests *requests = &((struct plm_supervisor *)*state)->requests;
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  socklen_t size = sizeof address.sun_family; /* the system chooses a name */
+  int ends[CLIENTS_MAX + 1];
+  char byte;
+  requests->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  assert_int_equal(bind(requests->listen_fd, (struct sockaddr *)&address, size), 0);
+  assert_int_equal(listen(requests->listen_fd, 1), 0);
+  size = sizeof address;
+  assert_int_equal(getsockname(requests->listen_fd, (struct sockaddr *)&address, &size), 0);
+  for (int i = 0; i <= CLIENTS_MAX; i++) {
+    ends[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_int_equal(connect(ends[i], (struct sockaddr *)&address, size), 0);
+    requests_accept(requests);
+    assert_int_equal(recv(ends[i], &byte, 1, 0), i < CLIENTS_MAX ? -1 : 0);
+    if (i < CLIENTS_MAX) assert_true(requests->clients[i].descriptor >= 0);
+  }
+  for (int i = 0; i <= CLIENTS_MAX; i++) close(ends[i]);
+  close(requests->listen_fd);
 }
 
 /* A request may come in parts. One of CLIENT_LINE_SIZE - 1 bytes without an end is too long. */
@@ -454,6 +479,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(requests_that_nobody_knows),
       TEST(a_request_is_a_line),
+      TEST(a_client_without_room_is_hung_up),
       TEST(ps_tells_of_each_stage),
       TEST(down_stops_and_is_answered_at_the_end),
       TEST(ps_tells_of_a_packer_that_nobody_hears),

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,13 @@
 #include "tests/support/harness/scratch.h"
 
 static char runtime[64], elsewhere[64];
+static uid_t other; /* if it is not 0, the user that this process seems to belong to */
+
+/* Takes the place of libc's function in this program. */
+uid_t getuid(void)
+{
+  return other != 0 ? other : (uid_t)syscall(SYS_getuid);
+}
 
 /* XDG_RUNTIME_DIR may have 59 bytes at most, which the scratch folder may exceed. */
 static int prepare(void **state)
@@ -96,6 +104,24 @@ static void names_of_folders_and_runs_are_checked(void **state)
   assert_int_equal(plm_socket_listen(folder, &listener, &error), PLM_IO);
   assert_non_null(strstr(error.what, ": No such file or directory"));
   assert_int_equal(listener, -1);
+}
+
+static void a_folder_of_somebody_else_is_not_used(void **state)
+{
+  char path[PLM_SOCKET_PATH_SIZE], what[200];
+  struct plm_error error = {0};
+  (void)state;
+  setenv("XDG_RUNTIME_DIR", "relative", 1);
+  other = (uid_t)(3000000000U + (unsigned)getpid());
+  assert_int_equal(plm_socket_path(scratch_directory(), path, &error), PLM_FAILURE);
+  snprintf(path, sizeof path, "/tmp/plm-%u", (unsigned)other);
+  other = 0;
+  assert_int_equal(rmdir(path), 0);
+  setenv("XDG_RUNTIME_DIR", runtime, 1);
+  snprintf(what, sizeof what, "the folder %s must belong to you and have mode 0700", path);
+  assert_string_equal(error.what, what);
+  assert_string_equal(error.hint, "remove it, or set XDG_RUNTIME_DIR, which is not an absolute "
+                                  "path, to such a folder");
 }
 
 /* The socket belongs to its user only, and takes the place of one that was left. */
@@ -235,6 +261,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_a_private_runtime_folder_is_trusted),
       cmocka_unit_test(names_of_folders_and_runs_are_checked),
+      cmocka_unit_test(a_folder_of_somebody_else_is_not_used),
       cmocka_unit_test(a_socket_is_private),
       cmocka_unit_test(another_users_answer_is_not_believed),
       cmocka_unit_test(an_answer_is_one_whole_line),

@@ -2,9 +2,11 @@
  * that was interrupted. */
 #include "stages/supervisor/prepare/run_aside.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -211,13 +213,33 @@ static void a_move_that_was_not_begun_is_forgotten(void **state)
   }
 }
 
+/* Without room for its record nothing is moved, and the folder does not stay. */
+static void a_move_without_a_record_is_not_begun(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct rlimit before, none;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  none = (struct rlimit){0, before.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const plm_status status = plm_run_move_aside(run, true, 0, &error);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, SIG_DFL);
+  assert_int_equal(status, PLM_LIMIT);
+  assert_non_null(strstr(error.what, "previous-1/" PLM_RUN_MOVING));
+  has("previous-1", NULL);
+  has(PLM_RUN_TRAINER_METRICS, trainer);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
   const struct CMUnitTest tests[] = {
-      TEST(what_came_after_a_step_is_moved),   TEST(everything_is_moved),
-      TEST(an_interrupted_move_is_finished),   TEST(a_checkpoint_that_is_not_whole_stays),
-      TEST(all_is_finished_but_what_is_newer), TEST(a_move_that_was_not_begun_is_forgotten),
+      TEST(what_came_after_a_step_is_moved),      TEST(everything_is_moved),
+      TEST(an_interrupted_move_is_finished),      TEST(a_checkpoint_that_is_not_whole_stays),
+      TEST(all_is_finished_but_what_is_newer),    TEST(a_move_that_was_not_begun_is_forgotten),
+      TEST(a_move_without_a_record_is_not_begun),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +108,8 @@ static void a_port_that_is_taken_is_noticed(void **state)
 static void a_host_that_cannot_be_bound_is_noticed(void **state)
 {
   (void)state;
-  static const struct {
+  const int six = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const struct {
     const char *host, *wrong; /* a part of the text; "": it can be bound */
   } rows[] = {
       {"plm-no-such-host.invalid", "\"plm-no-such-host.invalid\" is not an address or a network "
@@ -116,7 +118,10 @@ static void a_host_that_cannot_be_bound_is_noticed(void **state)
       {"localhost", ""},
       {"lo", ""},
       {"*", ""},
+      {"[::g]", "::g: "},
+      {"[fe80::1]", strerror(six < 0 ? EAFNOSUPPORT : EINVAL)}, /* of an interface without a name */
   };
+  if (six >= 0) close(six);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct plm_run_port ports[PLM_RUN_PORTS];
     char endpoint[80], prometheus[80];

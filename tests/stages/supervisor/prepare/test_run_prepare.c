@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -214,6 +215,15 @@ static void only_a_checkpoint_of_the_run_is_resumed(void **state)
                      PLM_USAGE);
     if (strstr(error.what, what[i]) == NULL) fail_msg("%s", error.what);
   }
+  char aside[PLM_PATH_SIZE];
+  snprintf(aside, sizeof aside, "%s", in(run, "aside"));
+  assert_int_equal(rename(in(run, PLM_RUN_CHECKPOINTS), aside), 0);
+  assert_int_equal(symlink(PLM_RUN_CHECKPOINTS, in(run, PLM_RUN_CHECKPOINTS)), 0);
+  assert_int_equal(
+      inspect("seed: 1\n", PLM_RESUME_PATH, in(other, "step_00000100"), &prepared, &error), PLM_IO);
+  if (strstr(error.what, "Too many levels of symbolic links") == NULL) fail_msg("%s", error.what);
+  assert_int_equal(unlink(in(run, PLM_RUN_CHECKPOINTS)), 0);
+  assert_int_equal(rename(aside, in(run, PLM_RUN_CHECKPOINTS)), 0);
   scratch_write(in(own, "model.safetensors"), "Weights", 7);
   assert_int_equal(inspect("seed: 1\n", PLM_RESUME_PATH, own, &prepared, &error), PLM_CORRUPT);
 }
@@ -361,6 +371,13 @@ static void the_folder_is_prepared(void **state)
   struct plm_error error = {0};
   const struct plm_run_failure failure = {.exit_code = 1};
   begin(old);
+  struct plm_config config = configure(old);
+  assert_int_equal(mkdir(in(run, PLM_RUN_DONE), 0755), 0);
+  assert_int_equal(plm_run_prepare(&config, PLM_RESUME_AUTO, NULL, true, &prepared, &error),
+                   PLM_IO);
+  assert_non_null(strstr(error.what, "/" PLM_RUN_DONE ": Is a directory"));
+  assert_int_equal(rmdir(in(run, PLM_RUN_DONE)), 0);
+  plm_config_deinit(&config);
   put(PLM_RUN_DONE, "not that of a complete run");
   must_work(plm_run_failure_write(run, &failure, &error), &error);
   prepare("seed: 5\ntrainer: {steps: 300}\nmetrics: {prometheus: \"127.0.0.1:1\"}\n", false,

@@ -166,13 +166,22 @@ static void packers_stages_and_the_checkpoint(void **state)
   make_terminal(24, 80);
   live_open(&supervisor->screen.live);
   supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
-  supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
-  supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY)->removed = true;
+  struct supervised *evaluator =
+      supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
+  struct supervised *packer = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  packer->removed = true;
+  packer->pulse = (struct plm_pulse){.begun = true, .mark = 7, .since_ms = 0};
+  assert_int_equal(plm_path_join(link, supervisor->stages.config->run, "evaluator.lock", NULL),
+                   PLM_OK);
+  scratch_age(link, 5000);
+  append(supervisor, "pulse.evaluator.json",
+         "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":100}\n");
   assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator",
                                    "[{\"host\":\"e\",\"pid\":3,\"rate\":1000}]", NULL),
                    PLM_OK);
   live_update(&supervisor->screen.live);
   assert_true(facts->stages == 2 && facts->ready == 1 && !facts->has_checkpoint);
+  assert_string_equal(facts->evaluator, "");
   assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
   assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer",
                                    "[{\"host\":\"a\",\"pid\":1,\"rate\":12345},"
@@ -202,6 +211,17 @@ static void packers_stages_and_the_checkpoint(void **state)
   supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
   live_update(&supervisor->screen.live);
   assert_string_equal(facts->packers, "");
+  /* a packer that nobody hears, and what the evaluator waits for */
+  packer->removed = false;
+  evaluator->state = PLM_STAGE_READY;
+  for (int unheard = 9; unheard <= 10; unheard++) {
+    packer->pulse.since_ms = plm_clock_ms() - 1000 * (int64_t)unheard;
+    supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
+    live_update(&supervisor->screen.live);
+    assert_int_equal(strncmp(facts->packers, "0: not heard for 0:1", unheard == 9 ? 1 : 20) == 0,
+                     unheard == 10);
+  }
+  assert_int_equal(strncmp(facts->evaluator, "waiting for packers 1:4", 23), 0);
   live_erase(&supervisor->screen.live);
 }
 
