@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log/log.h"
 #include "common/checkpoint/parameter_file.h"
+#include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
 #include "tests/support/cases/case_batch.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
@@ -27,11 +30,13 @@ static struct model adapted, plain;
 static char adapted_folder[PLM_PATH_SIZE], plain_folder[PLM_PATH_SIZE];
 static const double factor = 1.5; /* alpha / rank */
 
-static void make_model(struct model *model, uint32_t rank)
+static void make_model(struct model *model, uint32_t rank, uint32_t tokens,
+                       struct plm_head_config head)
 {
   struct plm_error error = {0};
   model->config = case_config(PLM_TRANSFORMER, 2, 32);
-  model->config.vocab_size = 33;
+  model->config.vocab_size = tokens;
+  model->config.head = head;
   if (rank > 0)
     model->config.lora = (struct plm_lora_config){
         .rank = rank, .alpha = 3, .targets = 1u << PLM_LORA_Q | 1u << PLM_LORA_DOWN};
@@ -42,10 +47,16 @@ static void make_model(struct model *model, uint32_t rank)
   case_weights(model->table, model->count, 3, model->values);
 }
 
-static void save_model(const struct model *model, const char *folder)
+/* first: the name of the first output of a head, and of the others; those of numbers are scaled. */
+static void save_model(const struct model *model, const char *folder, const char *first)
 {
   char path[PLM_PATH_SIZE];
-  char *text = plm_huggingface_config_print(&model->config, 32, PLM_OBJECTIVE_MLM);
+  double mean = 2, deviation = 3;
+  char *names[] = {(char *)first, (char *)"b", (char *)"c"};
+  struct plm_label_names labels = {.count = model->config.head.outputs, .names = names};
+  if (labels.count == 1) labels.mean = &mean, labels.deviation = &deviation;
+  char *text = plm_huggingface_config_print_labels(&model->config, 32, PLM_OBJECTIVE_MLM, "float32",
+                                                   first != NULL ? &labels : NULL);
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   assert_int_equal(plm_path_join(path, folder, "config.json", NULL), PLM_OK);
   scratch_write(path, text, strlen(text));
@@ -66,8 +77,8 @@ static const struct plm_parameter *find(const struct model *model, const char *n
 static int begin(void **state)
 {
   (void)state;
-  make_model(&adapted, 2);
-  make_model(&plain, 0);
+  make_model(&adapted, 2, 33, (struct plm_head_config){0});
+  make_model(&plain, 0, 33, (struct plm_head_config){0});
   for (size_t i = 0; i < plain.count; i++) {
     const struct plm_parameter *same = find(&adapted, plain.table[i].name);
     memcpy(plain.values + plain.table[i].offset, adapted.values + same->offset,
@@ -75,19 +86,23 @@ static int begin(void **state)
   }
   snprintf(adapted_folder, sizeof adapted_folder, "%s", scratch_path("adapted"));
   snprintf(plain_folder, sizeof plain_folder, "%s", scratch_path("plain"));
-  save_model(&adapted, adapted_folder);
-  save_model(&plain, plain_folder);
+  save_model(&adapted, adapted_folder, NULL);
+  save_model(&plain, plain_folder, NULL);
   plm_log_init("t", PLM_LOG_ERROR);
   return 0;
+}
+
+static void free_model(struct model *model)
+{
+  free(model->table);
+  free(model->values);
 }
 
 static int end(void **state)
 {
   (void)state;
-  free(adapted.table);
-  free(adapted.values);
-  free(plain.table);
-  free(plain.values);
+  free_model(&adapted);
+  free_model(&plain);
   return 0;
 }
 
@@ -186,6 +201,99 @@ static void adapters_go_to_peft_and_back(void **state)
   assert_int_equal(plm_path_remove(output, NULL), PLM_OK);
 }
 
+/* The exported head is that of the model with adapters. */
+static void expect_head(const char *output, const struct model *labelled,
+                        const struct model *trained)
+{
+  char path[PLM_PATH_SIZE];
+  float *read = must(calloc(labelled->elements, sizeof *read));
+  size_t compared = 0;
+  assert_int_equal(plm_path_join(path, output, "model.safetensors", NULL), PLM_OK);
+  assert_int_equal(plm_parameters_read(path, labelled->table, labelled->count, read, NULL), PLM_OK);
+  for (size_t p = 0; p < labelled->count; p++) {
+    const struct plm_parameter *of = &labelled->table[p];
+    if (of->group != PLM_GROUP_HEAD) continue;
+    assert_memory_equal(read + of->offset, trained->values + find(trained, of->name)->offset,
+                        of->count * sizeof *read);
+    compared++;
+  }
+  assert_int_equal(compared, 2);
+  free(read);
+}
+
+/* What the outputs of an adapter's head mean is in its config.json, or, without one, in that of a
+ * base with such a head. */
+static void the_meaning_of_a_head_is_told(void **state)
+{
+  static const struct plm_head_config heads[] = {
+      {PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0, 3, 0},
+      {PLM_PREDICTS_SEQUENCES, PLM_LOSS_SQUARES, PLM_HEAD_MEAN, 0, 1, 0},
+      {PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0, 2, 0}};
+  static const char *const first[] = {"of the adapter", "LABEL_0", "of the base"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    const char *scaled = i == 0 ? "" : ", which are not scaled,";
+    struct model models[3]; /* with the adapter, with such a head, and with another one */
+    char folders[3][PLM_PATH_SIZE], adapter[PLM_PATH_SIZE], output[PLM_PATH_SIZE],
+        path[PLM_PATH_SIZE], expected[3][3 * PLM_PATH_SIZE];
+    for (int k = 0; k < 3; k++) {
+      make_model(&models[k], k == 0 ? 2 : 0, 33, heads[k == 2 ? k : i]);
+      scratch_run(folders[k]);
+      save_model(&models[k], folders[k], k == 0 ? first[0] : first[2]);
+    }
+    struct plm_export_request request = {.input = folders[0], .adapter = true};
+    struct plm_export_result result;
+    export_with(&request, &result, adapter);
+    assert_int_equal(plm_path_join(path, adapter, "config.json", NULL), PLM_OK);
+    snprintf(expected[0], sizeof expected[0],
+             "t: %s/config.json says what the outputs of the adapter's head are\n", adapter);
+    snprintf(expected[1], sizeof expected[1],
+             "t: %s has no config.json: its outputs%s are called LABEL_0, LABEL_1, ...\n", adapter,
+             scaled);
+    snprintf(expected[2], sizeof expected[2],
+             "t: %s has no config.json: the names of its outputs%s are those in %s\n", adapter,
+             scaled, folders[1]);
+    for (int how = 0; how < 3; how++) {
+      if (how == 1) assert_int_equal(unlink(path), 0);
+      request = (struct plm_export_request){.input = how == 0 ? plain_folder : folders[3 - how],
+                                            .merge = true,
+                                            .with_adapter = adapter};
+      plm_log_init("t", PLM_LOG_INFO);
+      captured_begin(STDERR_FILENO);
+      export_with(&request, &result, output);
+      const char *said = captured_end();
+      plm_log_init("t", PLM_LOG_ERROR);
+      if (strstr(said, expected[how]) == NULL) fail_msg("%s lacks %s", said, expected[how]);
+      expect_head(output, &models[1], &models[0]);
+      struct plm_label_names labels;
+      assert_int_equal(plm_label_names_read(output, &models[1].config, &labels, NULL), PLM_OK);
+      assert_string_equal(labels.names[0], first[how]);
+      assert_int_equal(labels.mean != NULL, i == 1 && how == 0);
+      plm_label_names_deinit(&labels);
+      assert_int_equal(plm_path_remove(output, NULL), PLM_OK);
+    }
+    for (int k = 0; k < 3; k++) free_model(&models[k]);
+  }
+}
+
+static void a_model_without_a_tokenizer_is_refused(void **state)
+{
+  struct model odd;
+  char folder[PLM_PATH_SIZE], output[PLM_PATH_SIZE];
+  struct plm_export_result result;
+  struct plm_error error = {0};
+  (void)state;
+  make_model(&odd, 0, 40, (struct plm_head_config){0});
+  scratch_run(folder);
+  save_model(&odd, folder, NULL);
+  free_model(&odd);
+  snprintf(output, sizeof output, "%s", scratch_path("odd"));
+  const struct plm_export_request request = {.input = folder, .output = output};
+  assert_int_equal(plm_export(&request, &result, &error), PLM_UNSUPPORTED);
+  assert_string_equal(error.what, "no tokenizer has 40 tokens");
+  assert_false(plm_file_exists(output));
+}
+
 static void other_requests_are_refused(void **state)
 {
   (void)state;
@@ -278,6 +386,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adapters_are_merged),
       cmocka_unit_test(adapters_go_to_peft_and_back),
+      cmocka_unit_test(the_meaning_of_a_head_is_told),
+      cmocka_unit_test(a_model_without_a_tokenizer_is_refused),
       cmocka_unit_test(other_requests_are_refused),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -2,13 +2,26 @@
  * moved aside. */
 #include "stages/export/export_target.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
+
+static int moved_before; /* as many folders seem to have been moved aside */
+
+/* Takes the place of libc's function in this program. */
+int access(const char *path, int mode)
+{
+  const char *number = strstr(path, ".previous-");
+  if (number != NULL && atoi(number + strlen(".previous-")) <= moved_before) return 0;
+  return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+}
 
 static void open_target(const char *output, struct plm_export_target *target)
 {
@@ -112,6 +125,32 @@ static void something_else_is_moved_aside(void **state)
   assert_string_equal(error.hint, "choose another --output, or move the folder aside with --force");
 }
 
+static void up_to_9999_folders_are_moved_aside(void **state)
+{
+  (void)state;
+  char moved[PLM_PATH_SIZE], output[PLM_PATH_SIZE], expected[PLM_PATH_SIZE + 64];
+  struct plm_export_target target;
+  struct plm_error error = {0};
+  snprintf(output, sizeof output, "%s", scratch_path("many"));
+  assert_int_equal(mkdir(output, 0755), 0);
+  for (moved_before = 9998; moved_before <= 9999; moved_before++) {
+    scratch_write(scratch_path("many/file"), "x", 1);
+    open_target(output, &target);
+    const plm_status status = plm_export_target_publish(&target, moved, &error);
+    snprintf(expected, sizeof expected, "%s.previous-9999", output);
+    if (moved_before == 9998) {
+      assert_int_equal(status, PLM_OK);
+      assert_string_equal(moved, expected);
+      continue;
+    }
+    assert_int_equal(status, PLM_LIMIT);
+    snprintf(expected, sizeof expected, "there are too many folders %s.previous-N", output);
+    assert_string_equal(error.what, expected);
+    plm_export_target_abandon(&target);
+  }
+  moved_before = 0;
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -120,6 +159,7 @@ int main(void)
       cmocka_unit_test(long_names_are_refused),
       cmocka_unit_test(a_folder_that_cannot_be_made_has_no_name),
       cmocka_unit_test(something_else_is_moved_aside),
+      cmocka_unit_test(up_to_9999_folders_are_moved_aside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

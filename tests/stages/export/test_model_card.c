@@ -64,6 +64,26 @@ static void an_untrained_model(void **state)
   prints(&facts, untrained);
 }
 
+/* Published weights are of a model of transformers, whose settings are others. */
+static void a_published_model(void **state)
+{
+  (void)state;
+  struct plm_model_folder folder = masked_folder();
+  folder.model.architecture = PLM_ESM2;
+  folder.model.intermediate_size = 512;
+  folder.model.layer_norm_eps = 1e-5F;
+  folder.model.token_dropout = true;
+  const struct plm_card_facts facts = {
+      .folder = &folder, .name = "esm", .weights = "model", .dtype = "float32", .parameters = 2000};
+  prints(&facts, published);
+  folder.model.emb_layer_norm_before = true;
+  struct plm_text text = {0};
+  plm_model_card_print(&facts, &text);
+  assert_non_null(strstr(
+      text.data, "| epsilon of LayerNorm | 1e-05 |\n| LayerNorm of the embeddings | yes |\n"));
+  plm_text_deinit(&text);
+}
+
 /* The configuration of the trained models. Its texts are not owned. */
 static struct plm_config config_of(void)
 {
@@ -345,6 +365,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_untrained_model),
+      cmocka_unit_test(a_published_model),
       cmocka_unit_test(a_trained_model_with_evaluations),
       cmocka_unit_test(tasks_have_a_table),
       cmocka_unit_test(a_causal_model_of_bytes),
