@@ -9,6 +9,7 @@
 
 #include "common/base/files/file.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
 
 static char keys[PLM_PATH_SIZE], client[PLM_PATH_SIZE], run[PLM_PATH_SIZE];
@@ -125,10 +126,29 @@ static void numbers_have_bounds(void **state)
       COMMAND("join", HEAD, "--fetch", "--keys", client, "--run", run, "--cache-limit", "1000001"),
       2);
   assert_non_null(strstr(command_err, "--cache-limit must be from 1 to 1000000\n"));
+  char long_run[PLM_PATH_SIZE + 1];
+  memset(long_run, 'x', sizeof long_run);
+  long_run[PLM_PATH_SIZE] = '\0';
+  REFUSES("the endpoint or the path after --run is too long", HEAD, "--corpus", "c", "--keys",
+          client, "--run", long_run);
   /* a corpus that is not here is a mistake too */
   assert_int_equal(COMMAND("join", HEAD, "--corpus", "/nowhere", "--keys", client, "--run", run),
                    1);
   assert_non_null(strstr(command_err, "/nowhere"));
+}
+
+/* The configuration that the packers get is checked, too, before any of them starts. */
+static void a_setting_that_is_wrong_is_told(void **state)
+{
+  static const struct written_corpus small = {.documents = {20, 20}, .longest = 10};
+  (void)state;
+  written_corpora(1, &small);
+  const char *corpus = scratch_path("corpus.0");
+  setenv("PLM_TRAINER_STEPS", "many", 1);
+  assert_int_equal(COMMAND("join", HEAD, "--corpus", corpus, "--keys", client, "--run", run), 2);
+  unsetenv("PLM_TRAINER_STEPS");
+  assert_string_equal(command_err, "PLM_TRAINER_STEPS: trainer.steps: expected a whole number, "
+                                   "found \"many\"\n");
 }
 
 int main(void)
@@ -138,6 +158,7 @@ int main(void)
       cmocka_unit_test(keys_are_made_once),
       cmocka_unit_test(what_is_missing_is_named),
       cmocka_unit_test(numbers_have_bounds),
+      cmocka_unit_test(a_setting_that_is_wrong_is_told),
   };
   return cmocka_run_group_tests(tests, make_keys, NULL);
 }

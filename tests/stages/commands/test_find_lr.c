@@ -389,6 +389,12 @@ static void a_folder_that_cannot_be_made_is_an_error(void **state)
   begin("", "exit 0");
   assert_int_equal(COMMAND("up", file, "--find-lr", "--set", "run=its.yaml/a"), 1);
   assert_non_null(strstr(command_err, "its.yaml"));
+  char set[4 + PLM_PATH_SIZE], what[256];
+  memset(set, '/', sizeof set);
+  memcpy(set, "run=/tmp", 8);
+  strcpy(set + 4 + 4080, "a"); /* with 15 more bytes it is too long */
+  snprintf(what, sizeof what, "path %.200s is too long", set + 4);
+  COMMAND_REFUSES(1, what, "up", file, "--find-lr", "--set", set);
   assert_false(plm_file_exists("words"));
 }
 

@@ -200,6 +200,20 @@ static void lists_of_columns_are_checked(void **state)
     assert_string_equal(failure.what, rows[i].what);
     assert_null(table);
   }
+  static char wide[1 << 14], columns[1 << 13]; /* a table of more columns than there may be */
+  size_t used = 0;
+  strcpy(wide, "sequence");
+  for (int i = 0; i <= PLM_LABEL_COLUMNS_MOST; i++)
+    used += (size_t)snprintf(columns + used, sizeof columns - used, ",c%d", i);
+  snprintf(wide, sizeof wide, "sequence%s\nLA", columns);
+  for (int i = 0; i <= PLM_LABEL_COLUMNS_MOST; i++) strcat(wide, ",1");
+  struct plm_label_options all = {.columns = columns};
+  assert_int_equal(open_table(wide, &all, &table), PLM_USAGE);
+  assert_string_equal(failure.what, "--labels names more than 256 columns");
+  *strrchr(columns, ',') = '\0';
+  must_work(open_table(wide, &all, &table), &failure);
+  assert_int_equal(plm_label_table_schema(table)->count, PLM_LABEL_COLUMNS_MOST);
+  plm_label_table_close(table);
   /* a colon that no kind follows is part of the name, and a kind may follow it */
   const struct plm_label_options options = {.columns = "a:b:class,n:class"};
   must_work(open_table(text, &options, &table), &failure);
@@ -207,6 +221,29 @@ static void lists_of_columns_are_checked(void **state)
   assert_int_equal(plm_label_table_schema(table)->columns[1].kind, PLM_LABEL_CLASS);
   plm_label_table_close(table);
   plm_label_table_close(NULL);
+}
+
+static void a_record_has_a_limit(void **state)
+{
+  (void)state;
+  struct plm_label_table *table;
+  struct plm_label_row row;
+  const struct plm_label_options options = {.columns = "r:residues"};
+  must_work(open_table("sequence,r\nLA,HE\n", &options, &table), &failure);
+  const size_t each = plm_label_record_size(plm_label_table_schema(table), 1),
+               most = PLM_LABEL_RECORD_LIMIT / each;
+  char what[200];
+  struct plm_sequence of = sequence("long", 99, most); /* without a row */
+  assert_int_equal(plm_label_residue(record_of(table, &of), (uint32_t)most - 1), -1);
+  of = sequence("longer", 99, most + 1);
+  assert_true(plm_label_table_includes(table, &of, &row));
+  assert_int_equal(plm_label_table_find(table, &of, &row, &failure), PLM_LIMIT);
+  snprintf(what, sizeof what,
+           "the labels of a sequence of %zu residues take %zu bytes; 1048576 is the limit",
+           most + 1, each * (most + 1));
+  assert_string_equal(failure.what, what);
+  assert_string_equal(failure.hint, "drop such sequences with --max-residues");
+  plm_label_table_close(table);
 }
 
 /* What is said once all sequences were looked up. */
@@ -259,6 +296,7 @@ int main(void)
       cmocka_unit_test(splits_and_labels_have_the_same_sequences),
       cmocka_unit_test(rows_are_found_by_name),
       cmocka_unit_test(lists_of_columns_are_checked),
+      cmocka_unit_test(a_record_has_a_limit),
       cmocka_unit_test(what_is_unusual_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

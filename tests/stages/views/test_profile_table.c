@@ -120,7 +120,8 @@ static void a_device_has_its_own_track(void **state)
 {
   (void)state;
   static const char text[] =
-      "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":3,\"last_step\":3,\"ranks\":1},"
+      "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":3,\"last_step\":3,\"ranks\":1,"
+      "\"incomplete\":true},"
       "\"traceEvents\":[\n" EVENT("step 3", "step", "0", "0", "0", "4000",
                                   "") EVENT("add", "launch", "0", "0", "0", "10", "\"bytes\":8")
           EVENT("upload", "copy", "0", "0", "10", "20",
@@ -139,6 +140,7 @@ static void a_device_has_its_own_track(void **state)
   expect_print(
       text, (struct plm_profile_view){.rank = -1},
       "step 3 on an unknown device: 4.00 ms a step\n"
+      "incomplete: there was no memory for some of the events\n"
       "\n"
       "in a step                   calls         ms    share   GFLOP/s      GB/s  of limit\n"
       "add                             1       2.50   62.5 %         -       0.0         -\n"
