@@ -239,6 +239,15 @@ static void another_tokenizer_is_an_error(void **state)
 /* ---- validate ----------------------------------------------------------------------------------
  */
 
+/* Checks a list, behind which lies the path of a corpus that the check would refuse. */
+static void check_list(struct plm_loader *loader)
+{
+  struct plm_config *config = (struct plm_config *)(uintptr_t)loader->config;
+  config->sources[config->source_count].path = paths[BYTES];
+  plm_run_corpora_check(loader);
+  config->sources[config->source_count].path = NULL;
+}
+
 /* The problems of a list of corpora, of which one is not here and one cannot be read. */
 static void a_list_is_checked_as_far_as_it_is_here(void **state)
 {
@@ -259,7 +268,7 @@ static void a_list_is_checked_as_far_as_it_is_here(void **state)
            paths[ONE], damaged, paths[BYTES], paths[SAME], paths[OTHER], paths[CLUSTERED]);
   scratch_write(file, yaml, strlen(yaml));
   assert_int_equal(
-      plm_config_load_with(file, NULL, 0, plm_run_corpora_check, &config, &problems, &error),
+      plm_config_load_with(file, NULL, 0, check_list, &config, &problems, &error),
       PLM_CONFIG);
   assert_int_equal(plm_config_problems_count(problems), 4);
   snprintf(expected, sizeof expected, ":4:3: corpus: source 2: %s: ", damaged);
