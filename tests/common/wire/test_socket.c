@@ -239,8 +239,8 @@ static void names_are_bound_by_their_address(void **state)
 static void wrong_messages_are_dropped_whole(void **state)
 {
   (void)state;
-  enum { NONE, LENGTH, HASH, ONE_FRAME, THREE_FRAMES, HEADER };
-  static const char *const wrong[HEADER + 1] = {
+  enum { NONE, LENGTH, HASH, ONE_FRAME, THREE_FRAMES, HEADER, EMPTY };
+  static const char *const wrong[EMPTY + 1] = {
       [LENGTH] = "the payload's length differs from the one in the header",
       [HASH] = "the payload's hash does not match",
       [ONE_FRAME] = "a message without its payload frame",
@@ -249,7 +249,7 @@ static void wrong_messages_are_dropped_whole(void **state)
   struct plm_message message;
   open_ends(&ends);
   assert_int_equal(plm_message_receive(ends.router, true, &message, NULL), PLM_AGAIN);
-  for (int kind = NONE; kind <= HEADER; kind++) {
+  for (int kind = NONE; kind <= EMPTY; kind++) {
     struct plm_header header = {.type = PLM_MESSAGE_PONG, .payload_bytes = 7};
     struct plm_error error = {0};
     uint8_t bytes[PLM_HEADER_BYTES];
@@ -257,7 +257,8 @@ static void wrong_messages_are_dropped_whole(void **state)
     if (kind == LENGTH) header.payload_bytes = 8;
     plm_header_encode(&header, bytes);
     if (kind == HEADER) bytes[0] ^= 1;
-    zmq_send(ends.dealer, bytes, sizeof bytes, kind == ONE_FRAME ? 0 : ZMQ_SNDMORE);
+    zmq_send(ends.dealer, bytes, kind == EMPTY ? 0 : sizeof bytes,
+             kind == ONE_FRAME ? 0 : ZMQ_SNDMORE);
     if (kind != ONE_FRAME)
       zmq_send(ends.dealer, "payload", 7, kind == THREE_FRAMES ? ZMQ_SNDMORE : 0);
     if (kind == THREE_FRAMES) zmq_send(ends.dealer, "more", 4, 0);
