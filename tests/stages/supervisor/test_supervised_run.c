@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/run/run.h"
@@ -97,6 +98,17 @@ static void signals_stop_it_in_order(void **state)
     assert_int_equal(plm_endpoint_read(scripted_run, "evaluation_feed", value, NULL),
                      PLM_NOT_FOUND);
   }
+}
+
+/* A signal is seen while no stage is ready yet, and nothing else happens. */
+static void a_signal_stops_stages_that_are_starting(void **state)
+{
+  (void)state;
+  command_case_program("plm-evaluator", "#!/bin/sh\nkill -INT $PPID\nexec sleep 60\n");
+  const time_t begun = time(NULL);
+  assert_int_equal(UP("evaluator"), 130);
+  assert_true(time(NULL) - begun < 40);
+  scripted_says("plm-pipeline: stopped\n");
 }
 
 /* As under nohup. */
@@ -189,6 +201,29 @@ static void a_failure_ends_the_run(void **state)
   assert_int_equal(failure.exit_code, 2);
   assert_string_equal(failure.stage, "trainer.0");
   assert_non_null(strstr(failure.cause, "too bad"));
+}
+
+/* A gang has ended when the writer of its log has. mpirun starts no ranks here. */
+static void a_gang_that_fails_ends_the_run(void **state)
+{
+  char paths[2 * PLM_PATH_SIZE];
+  char *before = strdup(getenv("PATH"));
+  (void)state;
+  command_case_program("mpirun", "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Open MPI' && exit 0\n"
+                                 "echo 'plm-trainer: too bad'\nexit 2\n");
+  snprintf(paths, sizeof paths, "%s:%s", command_programs, before);
+  setenv("PATH", paths, 1);
+  setenv("PLM_MPI_LIBRARY", "/dev/null", 1); /* it only has to be there */
+  const time_t begun = time(NULL);
+  const int code = UP("trainer", "--set", "trainer.ranks=2");
+  unsetenv("PLM_MPI_LIBRARY");
+  setenv("PATH", before, 1);
+  free(before);
+  assert_int_equal(code, 2);
+  assert_true(time(NULL) - begun < 40);
+  scripted_says("plm-pipeline: failed: trainer.0 exited with ");
+  scripted_says("\n  | plm-trainer: too bad\n  log: ");
+  scripted_does_not_say("left processes behind");
 }
 
 /* ---- what it waits for, and what it refuses ---------------------------------------------------
@@ -287,11 +322,13 @@ int main(void)
       cmocka_unit_test_setup(a_run_ends_when_it_is_complete, scripted_run_begin),
       cmocka_unit_test_setup(quiet_runs_say_only_how_they_end, scripted_run_begin),
       cmocka_unit_test_setup(signals_stop_it_in_order, scripted_run_begin),
+      cmocka_unit_test_setup(a_signal_stops_stages_that_are_starting, scripted_run_begin),
       cmocka_unit_test_setup(a_signal_that_is_ignored_does_not_stop_it, scripted_run_begin),
       cmocka_unit_test_setup(a_stopped_run_says_how_it_continues, scripted_run_begin),
       cmocka_unit_test_setup(a_second_signal_kills, scripted_run_begin),
       cmocka_unit_test_setup(stages_end_with_a_supervisor_that_is_killed, scripted_run_begin),
       cmocka_unit_test_setup(a_failure_ends_the_run, scripted_run_begin),
+      cmocka_unit_test_setup(a_gang_that_fails_ends_the_run, scripted_run_begin),
       cmocka_unit_test_setup(stages_of_an_earlier_one_are_waited_for, scripted_run_begin),
       cmocka_unit_test_setup(endpoints_of_others_are_kept, scripted_run_begin),
       cmocka_unit_test_setup(metrics_are_served_meanwhile, scripted_run_begin),

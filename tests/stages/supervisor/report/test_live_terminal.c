@@ -315,6 +315,38 @@ static void the_block_fits_another_width(void **state)
   live_erase(live);
 }
 
+/* A line has a second row only if it is wider than the terminal. */
+static void rows_are_counted_to_the_column(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct live *live = &supervisor->screen.live;
+  make_terminal(24, 200);
+  live_open(&supervisor->screen.live);
+  append(supervisor, "trainer.jsonl", "{\"step\":10,\"loss\":2.5,\"step_ms\":200}\n");
+  live_update(&supervisor->screen.live);
+  const size_t count = live->drawn_count;
+  for (size_t i = 0; i < count; i++) {
+    for (unsigned narrower = 0; narrower < 4; narrower++) {
+      const size_t drawn = live->drawn[i].columns,
+                   columns = narrower < 3 ? drawn - narrower : drawn / 2;
+      char up[32];
+      size_t rows = 0;
+      if (drawn < 3) continue;
+      for (size_t k = 0; k < count; k++) {
+        const size_t width = live->drawn[k].columns;
+        rows += width == 0 ? 1 : (width + columns - 1) / columns;
+      }
+      written();
+      make_terminal(24, (unsigned short)columns);
+      live_erase(live);
+      snprintf(up, sizeof up, "\r\033[%zuA \033[J\r", rows - 1);
+      assert_string_equal(written(), up);
+      live->drawn_count = count; /* and so are its lines */
+    }
+  }
+  live_erase(live);
+}
+
 static void labels_have_a_color(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -348,15 +380,36 @@ static void colors_are_for_a_terminal(void **state)
   }
 }
 
+static void options_of_up_reach_the_screen(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  for (int how = 0; how < 4; how++) {
+    struct plm_supervisor_options options = supervisor->options;
+    static struct plm_supervisor made;
+    options.detached = how == 1;
+    options.quiet = how == 2;
+    options.color = how == 3;
+    supervisor_init(&made, &options, NULL);
+    assert_int_equal(made.screen.detached, how == 1);
+    assert_int_equal(made.screen.quiet, how == 2);
+    assert_int_equal(made.screen.color, how == 3);
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(the_trainers_lines_become_facts),   TEST(the_evaluators_lines_become_a_text),
-      TEST(packers_stages_and_the_checkpoint), TEST(the_block_is_drawn_when_it_changes),
-      TEST(the_block_fits_another_width),      TEST(labels_have_a_color),
+      TEST(the_trainers_lines_become_facts),
+      TEST(the_evaluators_lines_become_a_text),
+      TEST(packers_stages_and_the_checkpoint),
+      TEST(the_block_is_drawn_when_it_changes),
+      TEST(the_block_fits_another_width),
+      TEST(rows_are_counted_to_the_column),
+      TEST(labels_have_a_color),
       TEST(colors_are_for_a_terminal),
+      TEST(options_of_up_reach_the_screen),
   };
   return cmocka_run_group_tests_name("live terminal", tests, NULL, NULL);
 }
