@@ -290,10 +290,55 @@ static void a_packer_that_says_nothing_is_killed(void **state)
     supervised_trouble(&supervisor->stages, packer, &trouble);
     assert_string_equal(trouble.text, "no sign for 1:00:00: opening corpus 1 of 1 (3 %)");
     assert_string_equal(trouble.word, "no sign for: opening corpus 1 of 1 (3 %)");
+    struct supervised gone = *packer; /* what it has left behind may still live */
+    gone.pid = 0;
+    supervised_trouble(&supervisor->stages, &gone, &trouble);
+    assert_string_equal(trouble.text, "");
+    assert_string_equal(trouble.word, "");
     assert_true(is_killed_after(supervisor, packer, SILENT_MS));
     assert_int_equal(waitpid(packer->pid, NULL, 0), packer->pid);
     packer->pid = start_process();
   }
+}
+
+/* A process that was stopped, a packer that no consumer hears, or one that says nothing. */
+static void what_troubles_a_stage_is_said(void **state)
+{
+  static const struct {
+    enum plm_stage_index kind;
+    bool listing;
+    int unheard_ms;
+    const char *text, *word; /* how the text begins, and the word */
+  } rows[] = {
+      {PLM_KIND_PACKER, true, 9000, "", ""},
+      {PLM_KIND_PACKER, true, 10000, "heard by no consumer for 0:1", "heard by no consumer"},
+      {PLM_KIND_PACKER, true, 3600000, "heard by no consumer for 1:00:0", "heard by no consumer"},
+      {PLM_KIND_PACKER, false, 29000, "", ""},
+      {PLM_KIND_PACKER, false, 30000, "no sign for 0:3", "no sign for: starting"},
+      {PLM_KIND_TRAINER, false, 3600000, "", ""},
+      {PLM_KIND_TRAINER, true, 3600000, "", ""},
+  };
+  struct plm_supervisor *supervisor = *state;
+  struct supervised_trouble trouble;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct supervised stage = {.kind = rows[i].kind,
+                               .state = PLM_STAGE_READY,
+                               .pid = getpid(),
+                               .listing = rows[i].listing};
+    stage.pulse.begun = true;
+    stage.pulse.since_ms = plm_clock_ms() - rows[i].unheard_ms;
+    supervised_trouble(&supervisor->stages, &stage, &trouble);
+    if (strncmp(trouble.text, rows[i].text, strlen(rows[i].text)) != 0 ||
+        strcmp(trouble.word, rows[i].word) != 0)
+      fail_msg("row %zu: \"%s\", \"%s\"", i, trouble.text, trouble.word);
+  }
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER);
+  assert_int_equal(kill(packer->pid, SIGSTOP), 0);
+  assert_int_equal(waitpid(packer->pid, NULL, WUNTRACED), packer->pid);
+  supervised_trouble(&supervisor->stages, packer, &trouble);
+  assert_string_equal(trouble.text, "stopped by a signal; `kill -CONT` continues it");
+  assert_string_equal(trouble.word, "stopped by a signal");
+  assert_int_equal(kill(packer->pid, SIGCONT), 0);
 }
 
 /* What an earlier process has written is no sign of this one. */
@@ -374,6 +419,7 @@ int main(void)
       TEST(whoever_waits_has_to_say_so),
       TEST(a_start_is_killed_only_without_signs),
       TEST(a_packer_that_says_nothing_is_killed),
+      TEST(what_troubles_a_stage_is_said),
       TEST(a_packer_speaks_for_itself),
       TEST(a_packer_is_listed_by_its_consumers),
       TEST(either_consumer_may_list_a_packer),
