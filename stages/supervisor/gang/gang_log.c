@@ -25,12 +25,12 @@ plm_status plm_gang_log_pipe(int ends[2], struct plm_error *error)
   return PLM_OK;
 }
 
-/* What cannot be written, for example to a full disk, is dropped. */
+/* What cannot be written, for example to a full disk, is dropped. No signal interrupts a call here,
+ * because the writer blocks all of them. */
 static void gang_log_put(const char *text, size_t size)
 {
   while (size > 0) {
     const ssize_t written = write(STDERR_FILENO, text, size);
-    if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
     text += written;
     size -= (size_t)written;
@@ -44,7 +44,6 @@ static void gang_log_copy(int input)
   bool within_line = false;
   for (;;) {
     const ssize_t got = read(input, part, sizeof part);
-    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
     size_t length;
     for (size_t used = 0; used < (size_t)got; used += length) {
