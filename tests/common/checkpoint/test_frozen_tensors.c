@@ -7,6 +7,7 @@
 
 #include "common/checkpoint/parameter_file.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
@@ -143,6 +144,23 @@ static void nothing_is_kept_of_what_is_trained(void **state)
   plm_frozen_tensors_deinit(&frozen);
 }
 
+static plm_status take_both(void *context, struct plm_error *error)
+{
+  static const float values[40];
+  struct plm_frozen_tensors frozen;
+  PLM_TRY(plm_frozen_tensors_read(context, parameters, COUNT, &frozen, error));
+  plm_frozen_tensors_deinit(&frozen);
+  PLM_TRY(plm_frozen_tensors_copy(values, parameters, COUNT, &frozen, error));
+  plm_frozen_tensors_deinit(&frozen);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  failing_memory_try(take_both, (char *)write_file("esm.b.weight", PLM_F32), 8);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -150,6 +168,7 @@ int main(void)
       cmocka_unit_test(values_are_copied),
       cmocka_unit_test(they_are_written_with_what_is_trained),
       cmocka_unit_test(nothing_is_kept_of_what_is_trained),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "common/base/files/file.h"
 #include "common/corpus/corpus.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 #define HEX(digit) "0000000000000000000000000000000" #digit
@@ -76,11 +77,30 @@ static void the_file_is_read(void **state)
   unlink(path);
 }
 
+static plm_status read_json(void *context, struct plm_error *error)
+{
+  cJSON *json;
+  PLM_TRY(plm_trainer_json_read(context, &json, error));
+  cJSON_Delete(json);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  scratch_run(folder);
+  assert_int_equal(plm_path_join(path, folder, "trainer.json", NULL), PLM_OK);
+  scratch_write(path, "{\"step\": 5}", 11);
+  failing_memory_try(read_json, folder, 3);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_corpus_is_known_by_its_fingerprint),
       cmocka_unit_test(the_file_is_read),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

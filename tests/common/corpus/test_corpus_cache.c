@@ -1,6 +1,7 @@
 /* Copies of corpora in a cache: they are made once, checked, shared, and stay while they are used.
  */
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -344,6 +345,23 @@ static void paths_have_a_limit(void **state)
   assert_string_equal(path + PLM_PATH_SIZE - 7, "/abc.e");
 }
 
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  PLM_TRY(plm_corpus_open(context, NULL, &corpus, error));
+  const plm_status status = plm_corpus_cursor_open(corpus, &cursor, error);
+  if (status == PLM_OK) plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  failing_memory_try(open_and_close, directory, 20);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -356,6 +374,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(what_is_refused_is_closed, begin, end),
       cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_made_is_an_error, begin, end),
       cmocka_unit_test(paths_have_a_limit),
+      cmocka_unit_test_setup_teardown(a_lack_of_memory_is_said, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

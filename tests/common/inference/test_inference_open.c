@@ -7,9 +7,11 @@
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
+#include "common/inference/pseudo_likelihood.h"
 #include "common/model/architecture.h"
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 enum { LENGTH = 32, OUTPUTS = 3, BATCH_TOKENS = 2 * LENGTH + 5 };
@@ -203,12 +205,35 @@ static void sequences_have_a_limit(void **state)
   assert_int_equal(plm_inference_slice(&inference), LENGTH); /* of a chunk */
 }
 
+static plm_status open_likelihood(void *context, struct plm_error *error)
+{
+  struct inference_case *c = context;
+  struct plm_pseudo_likelihood *likelihood;
+  double sum;
+  uint32_t terms;
+  PLM_TRY(plm_pseudo_likelihood_open(&c->inference, &likelihood, error));
+  const plm_status status =
+      plm_pseudo_likelihood_run(likelihood, tokens, TOKENS, NULL, NULL, &sum, &terms, error);
+  plm_pseudo_likelihood_close(likelihood);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  struct inference_case c;
+  (void)state;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, LENGTH, 2);
+  failing_memory_try(open_likelihood, &c, 5);
+  inference_case_close(&c);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_language_model_has_its_weights),
       cmocka_unit_test(a_predictor_keeps_its_head),
       cmocka_unit_test(sequences_have_a_limit),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   plm_log_init("t", PLM_LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);

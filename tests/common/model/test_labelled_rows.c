@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/must.h"
 
 enum { L = 6, ROWS_MOST = 8 };
@@ -148,12 +149,34 @@ static void a_head_has_one_task(void **state)
   assert_int_equal(plm_label_task_of(&head), PLM_TASK_MULTILABEL);
 }
 
+static plm_status list_rows(void *context, struct plm_error *error)
+{
+  const struct plm_head_config head = {.kind = PLM_PREDICTS_SEQUENCES, .loss = PLM_LOSS_CLASS};
+  struct plm_labelled_rows rows = {0};
+  const plm_status status = plm_labelled_rows_list(&head, context, &rows, error);
+  plm_labelled_rows_deinit(&rows);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  int32_t classes[DOCUMENTS] = {0};
+  struct plm_batch_labels labels = {.task = PLM_TASK_CLASSIFICATION,
+                                    .B = 2,
+                                    .L = L,
+                                    .documents = DOCUMENTS,
+                                    .spans = spans,
+                                    .classes = classes};
+  failing_memory_try(list_rows, &labels, 3);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(residues_with_a_label), cmocka_unit_test(documents_that_the_head_can_read),
       cmocka_unit_test(memory_grows),          cmocka_unit_test(one_known_value_is_enough),
-      cmocka_unit_test(a_head_has_one_task),
+      cmocka_unit_test(a_head_has_one_task),   cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,9 @@
 /* The memory of a model: bytes by purpose of small models in every mode, and that a model and its
  * masks take exactly so many. */
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
+
+#include <stdlib.h>
 
 #include "tests/support/cases/model_case.h"
 
@@ -146,11 +149,43 @@ static void a_model_takes_what_is_counted(void **state)
   }
 }
 
+static plm_status open_model(void *context, struct plm_error *error)
+{
+  struct plm_model_config config = config_of(PLM_PATCH_UNET);
+  const struct plm_model_options options = {.max_chunks = CHUNKS, .training = true};
+  struct plm_model *model;
+  const uint32_t begin[2] = {0};
+  const struct plm_batch batch = {.chunks = 1, .max_length = 64, .document_begin = begin};
+  struct plm_masks *masks;
+  float *room;
+  config.lora = (struct plm_lora_config){.rank = 2, .alpha = 4, .targets = 1, .dropout = 0.5};
+  PLM_TRY(plm_model_open(&config, context, &options, &model, error));
+  plm_status status = plm_masks_open(&config, context, CHUNKS, &masks, error);
+  if (status == PLM_OK) {
+    status = plm_model_parameter_room(model, &room, error);
+    if (status == PLM_OK) free(room);
+    plm_model_attention_masks(model, &batch, config.max_length, masks);
+    plm_masks_close(masks);
+  }
+  plm_model_close(model);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  struct plm_ops *ops;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+  failing_memory_try(open_model, ops, 5);
+  ops->close(ops);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_are_counted_by_purpose),
       cmocka_unit_test(a_model_takes_what_is_counted),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The labels of a batch: packed documents, pieces, missing labels and mixtures. */
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -271,6 +272,34 @@ static void sources_share_one_normalisation(void **state)
   plm_label_schema_deinit(&other);
 }
 
+struct filling {
+  struct labelled of;
+  struct plm_label_choice choice;
+};
+
+static plm_status fill_labels(void *context, struct plm_error *error)
+{
+  const struct filling *filling = context;
+  const struct plm_label_schema *schema = &filling->of.schema;
+  struct plm_batch_labels labels = {0};
+  const plm_status status =
+      plm_batch_labels_fill(&filling->choice, &schema, &filling->of.batch, &labels, error);
+  plm_batch_labels_deinit(&labels);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"structure"};
+  struct filling filling;
+  fill(&filling.of);
+  choose(&filling.of, PLM_TASK_RESIDUES, names, 1, &filling.choice);
+  failing_memory_try(fill_labels, &filling, 3);
+  plm_label_choice_deinit(&filling.choice);
+  plm_label_schema_deinit(&filling.of.schema);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -279,6 +308,7 @@ int main(void)
       cmocka_unit_test(wrong_choices_are_refused),
       cmocka_unit_test(sources_share_one_normalisation),
       cmocka_unit_test(objectives_need_kinds),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

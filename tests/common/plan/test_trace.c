@@ -8,6 +8,7 @@
 #include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 enum { DOCUMENTS = 1500, EPOCHS = 5, WINDOWS = 8 };
 
@@ -146,11 +147,40 @@ static void jumps_are_reported(void **state)
   run_close(&run);
 }
 
+static plm_status trace_a_chunk(void *context, struct plm_error *error)
+{
+  const struct run *run = context;
+  struct plm_plan *plan;
+  struct plm_trace *trace;
+  struct plm_traced_chunk chunk;
+  const void *tokens;
+  PLM_TRY(plm_plan_open_corpus(plm_plan_parameters(run->plan), run->corpus, PLM_SPLIT_TRAIN, &plan,
+                               error));
+  const struct plm_plan_corpus from = {.plan = plan, .cursor = run->cursor};
+  plm_status status = plm_trace_open(&from, NULL, &trace, error);
+  if (status == PLM_OK) {
+    status = plm_trace_chunk(trace, 3, &chunk, error);
+    if (status == PLM_OK) status = plm_trace_tokens(trace, &tokens, error);
+    plm_trace_close(trace);
+  }
+  plm_plan_close(plan);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  struct run run = run_open("memory", PLM_SAMPLING_DOCUMENTS);
+  failing_memory_try(trace_a_chunk, &run, 6);
+  run_close(&run);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_follow_the_epochs),
       cmocka_unit_test(jumps_are_reported),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

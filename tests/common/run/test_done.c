@@ -7,6 +7,7 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 struct reason {
@@ -132,9 +133,32 @@ static void a_reason_has_a_metric_and_a_patience(void **state)
   }
 }
 
+static plm_status read_done(void *context, struct plm_error *error)
+{
+  struct plm_done done;
+  PLM_TRY(plm_done_read(context, &done, error));
+  assert_int_equal(done.step, 7);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  static const char text[] =
+      "{\"step\":7,\"identity\":\"0000000000000000000000000000000a\",\"why\":\"steps\"}\n";
+  char run[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  scratch_run(run);
+  assert_int_equal(plm_path_join(path, run, PLM_RUN_DONE, NULL), PLM_OK);
+  scratch_write(path, text, sizeof text - 1);
+  failing_memory_try(read_done, run, 3);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(done_says_what_ended_the_run),
-                                     cmocka_unit_test(a_reason_has_a_metric_and_a_patience)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(done_says_what_ended_the_run),
+      cmocka_unit_test(a_reason_has_a_metric_and_a_patience),
+      cmocka_unit_test(a_lack_of_memory_is_said),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

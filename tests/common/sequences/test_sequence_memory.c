@@ -17,6 +17,8 @@ enum { SHORT = 30, LONG = 20000, ROWS = 40 };
 struct file {
   char path[256];
   uint64_t records, residues;
+  enum plm_label_kind kind;
+  bool corpus; /* it is ingested */
 };
 
 /* Reads all records. */
@@ -104,8 +106,11 @@ static void each_format_says_that_memory_ran_out(void **state)
 static plm_status read_labels(void *context, struct plm_error *error)
 {
   const struct file *file = context;
-  const struct plm_labelled_request request = {
-      .path = file->path, .target_column = "label", .tokenizer = PLM_TOKENIZER_ESM};
+  const struct plm_labelled_request request = {.path = file->path,
+                                               .target_column = "label",
+                                               .corpus = file->corpus,
+                                               .kind = file->kind,
+                                               .tokenizer = PLM_TOKENIZER_ESM};
   struct plm_labelled_table table;
   const plm_status status = plm_labelled_table_read(&request, &table, error);
   if (status == PLM_OK) assert_int_equal(table.count, ROWS);
@@ -115,16 +120,22 @@ static plm_status read_labels(void *context, struct plm_error *error)
 
 static void a_table_of_labels_says_that_memory_ran_out(void **state)
 {
-  static const char *const names[] = {"labels.csv", "classes.csv", "labels.jsonl"};
+  static const char *const names[] = {"labels.csv", "classes.csv", "labels.jsonl", "residues.csv",
+                                      "several.csv"};
   (void)state;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 5; i++) {
     struct plm_text text = {0};
-    struct file file = {.records = ROWS};
+    struct file file = {.records = ROWS, .corpus = i == 4};
     struct plm_error error = {0};
-    if (i < 2) plm_text_puts(&text, "sequence,label\n");
+    if (i == 3) file.kind = PLM_LABEL_RESIDUES;
+    if (i == 4) file.kind = PLM_LABEL_CLASSES;
+    if (i != 2) plm_text_puts(&text, "sequence,label\n");
     for (int row = 0; row < ROWS; row++) {
       const size_t length = row == 7 ? LONG : SHORT + (size_t)row;
       if (i == 0) plm_text_printf(&text, "%s,%d.5\n", sequence_of(length), row);
+      if (i == 3)
+        plm_text_printf(&text, "%s,%s\n", sequence_of(length), sequence_of(length)); /* A, W */
+      if (i == 4) plm_text_printf(&text, "%s,one %d\n", sequence_of(length), row % 3);
       if (i == 1) plm_text_printf(&text, "%s,class %d\n", sequence_of(length), row % 3);
       if (i == 2)
         plm_text_printf(&text, "{\"sequence\": \"%s\", \"label\": %d.5}\n", sequence_of(length),

@@ -10,6 +10,7 @@
 #include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/proven_split.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/must.h"
 
 /* ---- pieces ------------------------------------------------------------------------------- */
@@ -434,6 +435,27 @@ static void no_chunk_is_larger_than_the_most(void **state)
   assert_int_equal(plm_data_chunk_most(&p), PLM_WIRE_DATA_LIMIT);
 }
 
+static plm_status check_anew(void *context, struct plm_error *error)
+{
+  const struct scene *scene = context;
+  const uint32_t chunks = scene->window.chunks;
+  struct plm_data_scratch scratch = {0};
+  const plm_status status = plm_data_check(&scene->known, 0, chunks, scene->payload,
+                                           scene->offset[chunks], &scratch, error);
+  plm_data_scratch_deinit(&scratch);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_SPLIT, 64);
+  struct scene scene;
+  scene_open(&scene, &p, few, FEW);
+  failing_memory_try(check_anew, &scene, 2);
+  scene_close(&scene);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -448,6 +470,7 @@ int main(void)
       cmocka_unit_test(every_other_size_is_refused),
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(no_chunk_is_larger_than_the_most),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,11 @@
 #include "common/wire/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -102,7 +104,14 @@ static void what_libzmq_refuses_is_said(void **state)
   assert_int_equal(plm_socket_connect(socket, "nowhere", &error), PLM_IO);
   assert_string_equal(error.what, "cannot connect to nowhere: Invalid argument");
   zmq_close(socket);
+  struct plm_monitor *monitor;
+  assert_int_equal(plm_monitor_open(context, NULL, &monitor, &error), PLM_IO);
+  assert_string_equal(error.what, "cannot watch a socket: Socket operation on non-socket");
   zmq_ctx_term(context);
+  const char *keys = scratch_path("keys");
+  assert_int_equal(plm_keys_write(keys, "one", NULL, NULL), PLM_OK);
+  assert_int_equal(plm_socket_secure_client(NULL, keys, NULL, &error), PLM_IO);
+  assert_string_equal(error.what, "cannot set CURVE keys: Socket operation on non-socket");
   assert_int_equal(bind_ipc(scratch_path("no/folder"), &error), PLM_IO);
   assert_memory_equal(error.what, "cannot bind ipc://", 18);
   assert_non_null(strstr(error.what, "/no/folder: No such file or directory"));
@@ -292,6 +301,33 @@ static void a_peer_that_has_left_is_noticed(void **state)
   close_ends(&ends);
 }
 
+/* With fewer than 16 descriptors, libzmq is not asked to start its threads. */
+static void a_context_needs_descriptors(void **state)
+{
+  (void)state;
+  struct rlimit before, few;
+  int next[16];
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  for (int i = 0; i < 16; i++) next[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  for (int i = 0; i < 16; i++) assert_true(next[i] >= 0 && close(next[i]) == 0);
+  for (int left = 15; left < 17; left++) {
+    struct plm_error error = {0};
+    void *context = &error;
+    few = (struct rlimit){(rlim_t)next[left - 1] + 1, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const plm_status status = plm_context_open(&context, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, left < 16 ? PLM_NO_DESCRIPTORS : PLM_OK);
+    if (status == PLM_OK) {
+      zmq_ctx_term(context);
+      continue;
+    }
+    assert_null(context);
+    assert_string_equal(error.what, "cannot open a ZeroMQ context: Too many open files");
+    assert_string_equal(error.hint, "raise the limit on open files (ulimit -Hn)");
+  }
+}
+
 static void count_release(void *data, void *released)
 {
   assert_string_equal(data, "payload");
@@ -329,6 +365,7 @@ int main(void)
       cmocka_unit_test(names_are_bound_by_their_address),
       cmocka_unit_test(wrong_messages_are_dropped_whole),
       cmocka_unit_test(a_peer_that_has_left_is_noticed),
+      cmocka_unit_test(a_context_needs_descriptors),
       cmocka_unit_test(what_cannot_be_sent_is_released),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

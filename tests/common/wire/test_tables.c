@@ -8,6 +8,7 @@
 #include "common/wire/message.h"
 #include "tests/support/corpora/tables_scene.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/must.h"
 
 /* ---- what is written is read -------------------------------------------------------------- */
@@ -306,6 +307,29 @@ static void another_place_is_refused(void **state)
   tables_scene_close(&scene);
 }
 
+static plm_status read_window(void *context, struct plm_error *error)
+{
+  const struct tables_scene *scene = context;
+  const struct plm_tables_window of = {scene->plan, 0, 0, false};
+  struct plm_tables tables = {0};
+  const plm_status status =
+      plm_tables_read(&of, &scene->split.split, 3, scene->bytes, scene->size, &tables, error);
+  plm_tables_deinit(&tables);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  for (uint32_t largest = 0; largest < 10; largest += 9) { /* with clusters, there are spans */
+    struct tables_scene scene;
+    tables_scene_open(&scene, 700, largest, 3);
+    tables_scene_write(&scene, 0, 0, 0, 3);
+    failing_memory_try(read_window, &scene, 5);
+    tables_scene_close(&scene);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -320,6 +344,7 @@ int main(void)
       cmocka_unit_test(a_false_part_adds_nothing),
       cmocka_unit_test(no_memory_is_taken_for_groups_that_are_not_there),
       cmocka_unit_test(another_place_is_refused),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
