@@ -1,7 +1,10 @@
-/* What a feed draws, whom it asks about keys, and how many sources it has. */
-#include "common/feed/feed_handle.h"
+/* What a feed draws, whom it asks about keys, how many sources it has, and its batches. */
+#include <string.h>
 
+#include "common/feed/feed_batch.h"
+#include "common/feed/feed_handle.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/peers/packers.h"
 
 /* They come from the system's randomness: a clock, which counts from the start of the machine, does
@@ -45,12 +48,34 @@ static void a_feed_may_have_16_sources(void **state)
   plm_feed_close(packers_feed(&options));
 }
 
+static plm_status take_batches(void *context, struct plm_error *error)
+{
+  struct feed_batches batches = {0};
+  struct feed_batch *batch;
+  plm_status status = PLM_OK;
+  (void)context;
+  for (uint32_t chunks = 1; chunks < 4 && status == PLM_OK; chunks++) {
+    status = feed_batch_acquire(&batches, chunks, 64, 2, &batch, error);
+    if (status == PLM_OK) memset(batch->tokens, 1, (size_t)chunks * 64 * 2);
+    if (status == PLM_OK) feed_batch_give(&batches, batch->tokens);
+  }
+  feed_batches_deinit(&batches);
+  return status;
+}
+
+/* One batch is used again and grows. */
+static void a_lack_of_memory_is_said(void **state)
+{
+  failing_memory_try(take_batches, state, 6);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_cannot_be_guessed),
       cmocka_unit_test(only_a_gate_refuses),
       cmocka_unit_test(a_feed_may_have_16_sources),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

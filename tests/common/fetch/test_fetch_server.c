@@ -1,4 +1,5 @@
 /* The parts of corpora that a head hands out, what it refuses, and how many questions may wait. */
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 
 #include <semaphore.h>
@@ -242,6 +243,25 @@ static void questions_and_answers_are_limited(void **state)
   close_server();
 }
 
+static void a_part_needs_memory(void **state)
+{
+  (void)state;
+  if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  open_server();
+  is_part(part_of(0, PLM_FETCH_DESCRIPTION, 0, 10), "corpus.json", 10); /* it is open from now on */
+  checked_memory_fail(0);
+  struct plm_fetch_answer answer = answer_to(part_of(0, PLM_FETCH_DESCRIPTION, 0, 10));
+  checked_memory_pause();
+  char text[PLM_WIRE_TEXT + 1];
+  enum plm_nack_reason reason;
+  assert_true(answer.refused);
+  assert_int_equal(plm_nack_decode(answer.payload, answer.payload_bytes, &reason, text, NULL),
+                   PLM_OK);
+  assert_string_equal(text, "no memory for 10 bytes");
+  free(answer.payload);
+  close_server();
+}
+
 static plm_status open_and_close(void *context, struct plm_error *error)
 {
   static const char *const folders[1] = {"/nowhere"};
@@ -264,6 +284,7 @@ int main(void)
       cmocka_unit_test(questions_and_answers_are_limited),
       cmocka_unit_test(another_corpus_than_the_run_s_is_refused),
       cmocka_unit_test(what_is_not_there_is_refused),
+      cmocka_unit_test(a_part_needs_memory),
       cmocka_unit_test(a_server_without_its_thread_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

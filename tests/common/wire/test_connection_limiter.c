@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/log/log.h"
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/raw_peer.h"
 
@@ -303,6 +304,23 @@ static void another_connection_with_the_same_number_is_not_broken(void **state)
   assert_kept(scene, other, 1);
 }
 
+/* Without memory to note it, a connection is broken at once, and the next one is noted. */
+static void a_connection_that_cannot_be_noted_is_broken(void **state)
+{
+  struct scene *scene = *state;
+  if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  struct link *made = &scene->links[scene->count++];
+  made->client = raw_peer_connect(scene->endpoint);
+  made->server = accept(scene->listener, NULL, NULL);
+  checked_memory_fail(0);
+  plm_limiter_accepted(scene->limiter, made->server, scene->now);
+  assert_int_equal(checked_memory_pause(), 0);
+  assert_true(raw_peer_hung_up(made->client, WAIT_MS));
+  assert_int_equal(plm_limiter_connections(scene->limiter), 0);
+  assert_kept(scene, enter(scene), 0);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
 
 int main(void)
@@ -311,6 +329,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       CASE(the_oldest_unidentified_peer_makes_room),
       CASE(who_leaves_makes_room),
+      CASE(a_connection_that_cannot_be_noted_is_broken),
       CASE(all_connections_are_limited),
       CASE(an_unidentified_peer_may_send_little),
       CASE(an_unidentified_peer_must_send_a_message),
