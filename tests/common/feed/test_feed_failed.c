@@ -10,6 +10,7 @@
 
 #include "common/base/log/log.h"
 #include "common/feed/feed_handle.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/peers/packers.h"
@@ -161,6 +162,43 @@ static void nobody_is_awaited_for_ever(void **state)
   plm_feed_close(feed);
 }
 
+/* A long wait is said again and again, and whether packers are there. */
+static void a_long_wait_is_said(void **state)
+{
+  (void)state;
+  struct plm_feed *feed = open_feed(true);
+  const uint8_t sources[] = {1};
+  set_wait(feed, 3 * FEED_WAITING_MS - 1, "");
+  for (uint32_t packers = 0; packers < 4; packers += 3) {
+    struct plm_error error = {0};
+    int64_t waited_ms;
+    char what[200];
+    pthread_mutex_lock(&feed->mutex);
+    feed->lanes[1].peer_count = packers;
+    pthread_mutex_unlock(&feed->mutex);
+    captured_begin(STDERR_FILENO);
+    plm_log_init("test", PLM_LOG_WARNING);
+    const plm_status status = next_of(feed, sources, &waited_ms, &error);
+    plm_log_init("test", PLM_LOG_ERROR);
+    const char *said = captured_end();
+    assert_int_equal(status, PLM_TIMEOUT);
+    assert_int_equal(captured_times(said, "warning: "), 2);
+    for (int times = 1; times < 3; times++) {
+      snprintf(what, sizeof what, "has waited %d s for %s of source 1, b.corpus (fingerprint ",
+               times * FEED_WAITING_MS / 1000, packers == 0 ? "a packer" : "chunks");
+      if (captured_times(said, what) != 1) fail_msg("%s", said);
+    }
+    assert_int_equal(captured_times(said, packers == 0
+                                              ? "; packers connect to tcp://127.0.0.1:"
+                                              : "; 3 packers are connected to tcp://127.0.0.1:"),
+                     2);
+  }
+  pthread_mutex_lock(&feed->mutex);
+  feed->lanes[1].peer_count = 0;
+  pthread_mutex_unlock(&feed->mutex);
+  plm_feed_close(feed);
+}
+
 /* It waits a second for a packer, and no longer; otherwise the limit counts. */
 static void a_feed_in_a_hurry_waits_a_second(void **state)
 {
@@ -182,9 +220,8 @@ static void a_feed_in_a_hurry_waits_a_second(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_failure_ends_every_wait),
-      cmocka_unit_test(a_signal_ends_a_wait),
-      cmocka_unit_test(nobody_is_awaited_for_ever),
+      cmocka_unit_test(a_failure_ends_every_wait),        cmocka_unit_test(a_signal_ends_a_wait),
+      cmocka_unit_test(nobody_is_awaited_for_ever),       cmocka_unit_test(a_long_wait_is_said),
       cmocka_unit_test(a_feed_in_a_hurry_waits_a_second),
   };
   plm_log_init("test", PLM_LOG_ERROR);
