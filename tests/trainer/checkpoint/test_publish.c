@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "tests/support/cases/checkpoint_case.h"
 #include "tests/support/harness/captured.h"
@@ -323,6 +324,51 @@ static void memory_that_is_missing_is_an_error(void **state)
   checkpoint_case_close(c);
 }
 
+/* No file can be opened for the checkpoint. A trainer that ends does not wait for descriptors. */
+static void too_few_descriptors_are_told(void **state)
+{
+  (void)state;
+  struct checkpoint_case *c = checkpoint_case_open();
+  struct plm_publisher *publisher = open_publisher(c, NULL);
+  struct rlimit limit, none;
+  captured_begin(STDERR_FILENO);
+  fill(c, publisher, 60);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  none = limit;
+  none.rlim_cur = 0;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const uint64_t began = plm_clock_ns();
+  plm_publisher_submit(publisher);
+  plm_publisher_close(publisher);
+  const double seconds = 1e-9 * (double)(plm_clock_ns() - began);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const char *said = captured_end();
+  assert_int_equal(captured_times(said, "checkpoint 60 is tried again: "), 1);
+  assert_int_equal(captured_times(said, "checkpoint 60 FAILED (0 in a row)"), 1);
+  assert_true(seconds < 5); /* 10 s, if it did */
+  assert_false(holds(c, "step_00000060"));
+  checkpoint_case_close(c);
+}
+
+/* The checkpoint is there, though old ones cannot be deleted. */
+static void old_checkpoints_that_stay_are_told(void **state)
+{
+  (void)state;
+  struct checkpoint_case *c = checkpoint_case_open();
+  struct plm_publisher *publisher = open_publisher(c, NULL);
+  char reports[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(reports, c->run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
+  assert_int_equal(symlink(reports, reports), 0); /* a loop */
+  for (uint64_t step = 1; step <= 3; step++) publish(c, publisher, step);
+  captured_begin(STDERR_FILENO);
+  const struct plm_publisher_outcome outcome = publish(c, publisher, 4);
+  assert_int_equal(captured_times(captured_end(), "old checkpoints could not be deleted: "), 1);
+  assert_true(outcome.status == PLM_OK && outcome.step == 4);
+  assert_true(holds(c, "step_00000001") && holds(c, "step_00000004"));
+  plm_publisher_close(publisher);
+  checkpoint_case_close(c);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -333,6 +379,8 @@ int main(void)
       cmocka_unit_test(closing_waits_for_the_checkpoint),
       cmocka_unit_test(waiting_for_the_writer_is_told),
       cmocka_unit_test(memory_that_is_missing_is_an_error),
+      cmocka_unit_test(too_few_descriptors_are_told),
+      cmocka_unit_test(old_checkpoints_that_stay_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,6 +263,33 @@ static void what_was_set_before_is_chosen_anew(void **state)
   }
 }
 
+/* A run that fell back to the CPU keeps the reason, unless the device is set or is another one. */
+static void a_run_stays_on_the_cpu(void **state)
+{
+  (void)state;
+  static const struct {
+    enum plm_device device;
+    const char *today, *fallback;
+    bool kept;
+  } rows[] = {{PLM_DEVICE_AUTO, "cpu", "no card", true},
+              {PLM_DEVICE_CPU, "cpu", "no card", false},
+              {PLM_DEVICE_AUTO, "cuda", "no card", false},
+              {PLM_DEVICE_AUTO, "cpu", "", false}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const struct plm_resume_options options = {.device = rows[i].device};
+    struct plm_resolved before = saved, today = {.fallback = "today's"};
+    strcpy(before.fallback, rows[i].fallback);
+    strcpy(today.device, rows[i].today);
+    plm_log_init("test", PLM_LOG_INFO);
+    captured_begin(STDERR_FILENO);
+    plm_resume_on_cpu(&before, &options, &today);
+    const char *said = captured_end();
+    plm_log_init("test", PLM_LOG_WARNING);
+    assert_string_equal(today.fallback, rows[i].kept ? "no card" : "today's");
+    assert_int_equal(captured_times(said, "stays there (no card)"), rows[i].kept);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -273,6 +300,7 @@ int main(void)
       cmocka_unit_test(the_request_is_as_it_was),
       cmocka_unit_test(bf16_products_are_as_they_were),
       cmocka_unit_test(what_was_set_before_is_chosen_anew),
+      cmocka_unit_test(a_run_stays_on_the_cpu),
   };
   return cmocka_run_group_tests(tests, load_config, unload_config);
 }

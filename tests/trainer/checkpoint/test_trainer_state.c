@@ -142,6 +142,49 @@ static void wrong_trainer_json_is_named(void **unused)
   }
 }
 
+/* Parts of what was written are replaced. */
+static void each_part_of_trainer_json_is_checked(void **unused)
+{
+  (void)unused;
+  static const char algorithms[] = "trainer.json has no valid \"algorithms\"",
+                    others[] = "trainer.json has no configuration or no history";
+  static const struct {
+    const char *section, *name, *json, *says;
+  } rows[] = {{"resolved", "algorithms", "5", algorithms},
+              {"resolved", "algorithms", "[\"head\", 5]", algorithms},
+              {"resolved", "algorithms", "[\"head\", \"line\"]", NULL},
+              {NULL, "configuration", "{}", others},
+              {NULL, "history", "{}", others},
+              {NULL, "format", "\"1\"", "trainer.json is not of format 1"},
+              {NULL, "format", "2", "trainer.json is not of format 1"}};
+  struct plm_config config;
+  struct plm_trainer_state state;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  state.algorithms = strdup("first\n");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_trainer_state back = {0};
+    struct plm_error error = {0};
+    char *saved = NULL, *text = plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4});
+    cJSON *json = cJSON_Parse(text);
+    cJSON *part = rows[i].section == NULL ? json : cJSON_GetObjectItem(json, rows[i].section);
+    assert_true(cJSON_ReplaceItemInObject(part, rows[i].name, cJSON_Parse(rows[i].json)));
+    free(text);
+    text = cJSON_Print(json);
+    plm_data_cursor_init(&back.cursor, (struct plm_hash){1, 2}, config.seed);
+    const plm_status status = plm_trainer_state_parse(text, strlen(text), &back, &saved, &error);
+    assert_int_equal(status, rows[i].says == NULL ? PLM_OK : PLM_FORMAT);
+    if (rows[i].says != NULL) assert_string_equal(error.what, rows[i].says);
+    if (rows[i].says == NULL) assert_string_equal(back.algorithms, "head\nline\n");
+    free(text);
+    free(saved);
+    cJSON_Delete(json);
+    plm_trainer_state_deinit(&back);
+  }
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
 static void grace_is_judged_by_the_last_step(void **unused)
 {
   (void)unused;
@@ -298,6 +341,7 @@ int main(void)
       cmocka_unit_test(an_older_checkpoint_is_read),
       cmocka_unit_test(older_bf16_products_were_native),
       cmocka_unit_test(wrong_trainer_json_is_named),
+      cmocka_unit_test(each_part_of_trainer_json_is_checked),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
       cmocka_unit_test(what_is_remembered_can_be_read),
   };

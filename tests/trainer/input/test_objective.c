@@ -180,6 +180,10 @@ static void causal_wants_a_causal_model(void **state)
   assert_int_equal(plm_objective_check(&options, &error), PLM_OK);
   config.model.architecture = PLM_PATCH_UNET;
   assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
+  config.model.architecture = PLM_ESMC;
+  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
+  assert_string_equal(error.what,
+                      "objective causal cannot train esmc, whose layers see the whole document");
 }
 
 struct described {

@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/base/text/text.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 #include "trainer/tuning/algorithm_file.h"
@@ -183,6 +185,33 @@ static void damaged_files_are_replaced(void **unused)
   free(file);
 }
 
+static plm_status fail_to_export(struct plm_ops *ops, char **text, struct plm_error *error)
+{
+  (void)ops, (void)text;
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for them");
+}
+
+/* A run ends as well without the file. */
+static void what_cannot_be_kept_is_told(void **unused)
+{
+  (void)unused;
+  struct plm_ops *ops = begin(1);
+  multiply(ops, 1, 1);
+  for (int i = 0; i < 2; i++) {
+    use_folder(i == 0 ? "file/below" : "exported");
+    if (i == 0) scratch_write(scratch_path("file"), "", 0);
+    if (i == 1) ops->export_algorithms = fail_to_export;
+    captured_begin(STDERR_FILENO);
+    plm_algorithm_file_keep(ops);
+    const char *said = captured_end();
+    assert_int_equal(captured_times(said, "the product algorithms could not be saved for later "
+                                          "runs: "),
+                     1);
+    if (i == 1) assert_non_null(strstr(said, "no memory for them"));
+  }
+  ops->close(ops);
+}
+
 /* A choice between two kernels that is imported replaces what the shape had. Ranks that measured
  * different choices unite in this way. */
 static void an_imported_choice_replaces(void **unused)
@@ -212,6 +241,7 @@ int main(void)
       cmocka_unit_test(the_last_run_wins),
       cmocka_unit_test(the_file_keeps_the_newest),
       cmocka_unit_test(damaged_files_are_replaced),
+      cmocka_unit_test(what_cannot_be_kept_is_told),
       cmocka_unit_test(an_imported_choice_replaces),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

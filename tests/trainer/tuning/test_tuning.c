@@ -231,8 +231,11 @@ static void damaged_algorithms_are_named(void **unused)
   for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
     struct plm_error error = {0};
     struct plm_ops *ops = open_ops(1);
-    assert_int_equal(ops->import_algorithms(ops, damaged[i], &error), PLM_FORMAT);
-    assert_true(strlen(error.what) > 0 && strchr(error.what, '\n') == NULL);
+    struct plm_trainer_state state = {.algorithms = strdup(damaged[i])};
+    bool on = true;
+    assert_int_equal(plm_tuning_begin(&state, ops, &alone, &on, &error), PLM_FORMAT);
+    assert_true(strlen(error.what) > 0 && strchr(error.what, '\n') == NULL && !on);
+    free(state.algorithms);
     ops->close(ops);
   }
 }
