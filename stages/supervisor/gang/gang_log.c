@@ -1,7 +1,6 @@
 /* The process that copies what mpirun writes to the log of a gang. */
 #include "stages/supervisor/gang/gang_log.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>

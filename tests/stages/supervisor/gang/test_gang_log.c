@@ -58,7 +58,7 @@ static void files_have_whole_lines(void **state)
   int ends[2];
   pid_t writer;
   const struct plm_gang_log log = open_log("whole", &folder, ends);
-  setenv(PLM_LOG_BYTES, "200", 1);
+  setenv(PLM_LOG_BYTES, "190", 1); /* reached within a line */
   assert_int_equal(plm_gang_log_start(&log, &writer, NULL), PLM_OK);
   close(ends[0]);
   for (int i = 0; i < LINES; i++) {
@@ -85,6 +85,7 @@ static void files_have_whole_lines(void **state)
   assert_true(files > 1);
   assert_string_equal(found, expected);
   unsetenv(PLM_LOG_BYTES);
+  assert_true(plm_file_exists(folder.path));
   plm_gang_folder_remove(&folder);
 }
 
@@ -98,6 +99,7 @@ static void a_killed_writer_loses_nothing(void **state)
   assert_int_equal(plm_gang_log_start(&log, &writer, NULL), PLM_OK);
   put(ends[1], "first\n");
   assert_true(scratch_appears(log.path, "first\n", 10000));
+  assert_int_equal(getsid(writer), writer); /* no terminal stops it */
   kill(writer, SIGKILL);
   assert_int_equal(waitpid(writer, &status, 0), writer);
   put(ends[1], "second\n");
