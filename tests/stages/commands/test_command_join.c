@@ -145,10 +145,14 @@ static void a_setting_that_is_wrong_is_told(void **state)
   written_corpora(1, &small);
   const char *corpus = scratch_path("corpus.0");
   setenv("PLM_TRAINER_STEPS", "many", 1);
-  assert_int_equal(COMMAND("join", HEAD, "--corpus", corpus, "--keys", client, "--run", run), 2);
+  for (int behind = 0; behind < 2; behind++) {
+    assert_int_equal(COMMAND("join", HEAD, "--corpus", corpus, "--keys", client, "--run", run,
+                             behind == 1 ? "-d" : NULL),
+                     2);
+    assert_string_equal(command_err, "PLM_TRAINER_STEPS: trainer.steps: expected a whole number, "
+                                     "found \"many\"\n");
+  }
   unsetenv("PLM_TRAINER_STEPS");
-  assert_string_equal(command_err, "PLM_TRAINER_STEPS: trainer.steps: expected a whole number, "
-                                   "found \"many\"\n");
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * background, and packers that join the run of another host. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +64,15 @@ static void a_run_may_go_on_in_the_background(void **state)
     scratch_write("words", "", 0);
     unlink("told");
     assert_int_equal(pipe(ends), 0); /* not closed by exec */
+    const int high = fcntl(ends[0], F_DUPFD_CLOEXEC, 10);
+    close(ends[0]);
+    ends[0] = high;
+    const int lowest = dup(ends[1]);
+    assert_true(lowest < ends[1]);
     const int code = UP(flags[i]);
     const pid_t pid = told_process(scripted_run);
     close(ends[1]);
+    close(lowest);
     assert_int_equal(read(ends[0], &byte, 1), 0); /* nobody else has the other end */
     close(ends[0]);
     assert_int_equal(code, 0);
@@ -73,6 +80,12 @@ static void a_run_may_go_on_in_the_background(void **state)
       assert_non_null(strstr(scratch_contents(log), " plm-pipeline: packer.1 is ready ("));
     assert_true(scratch_appears(log, "packer.1 is ready (", SCRIPTED_LIMIT_MS));
     all_have_begun();
+    for (int number = 0; number < 3; number++) {
+      char name[64], target[PLM_PATH_SIZE] = "";
+      snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)pid, number);
+      assert_true(readlink(name, target, sizeof target - 1) > 0);
+      assert_string_equal(target, number == STDERR_FILENO ? log : "/dev/null");
+    }
     assert_int_equal(getpgid(pid), pid);
     assert_int_equal(kill(pid, SIGTERM), 0);
     wait_until_gone(pid);

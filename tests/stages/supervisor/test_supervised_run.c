@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/checkpoint/checkpoint.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "tests/support/cases/command_case.h"
@@ -282,13 +284,64 @@ static void endpoints_of_others_are_kept(void **state)
     assert_int_equal(plm_endpoint_write(scripted_run, "feed", "tcp://127.0.0.1:1", NULL), PLM_OK);
     assert_int_equal(plm_endpoint_write(scripted_run, "prometheus", "127.0.0.1:1", NULL), PLM_OK);
     if (running) assert_int_equal(plm_lock_acquire(scripted_run, "trainer", &lock, NULL), PLM_OK);
-    const int code = UP("evaluator", "-q");
+    const int code = UP("evaluator");
+    scripted_does_not_say("waiting for");
     if (running) plm_lock_release(lock);
     assert_int_equal(code, 130);
     assert_int_equal(plm_endpoint_read(scripted_run, "feed", value, NULL),
                      running ? PLM_OK : PLM_NOT_FOUND);
     assert_int_equal(plm_endpoint_read(scripted_run, "prometheus", value, NULL), PLM_NOT_FOUND);
   }
+}
+
+/* The run has ended at step 20, with a checkpoint. */
+static void complete_run(void)
+{
+  static const char *const files[] = {"config.json", "model.safetensors"};
+  struct plm_manifest manifest = {.step = 20, .count = 2};
+  assert_int_equal(plm_directory_make("runs/a/checkpoints/step_00000020", NULL), PLM_OK);
+  for (size_t i = 0; i < 2; i++) {
+    struct plm_manifest_file *file = &manifest.files[i];
+    char path[128];
+    strcpy(file->name, files[i]);
+    snprintf(path, sizeof path, "runs/a/checkpoints/step_00000020/%s", files[i]);
+    scratch_write(path, files[i], strlen(files[i]));
+    assert_int_equal(plm_hash_file(path, &file->hash, &file->size, NULL, NULL), PLM_OK);
+  }
+  char *text = plm_manifest_print(&manifest);
+  scratch_write("runs/a/checkpoints/step_00000020/MANIFEST", text, strlen(text));
+  free(text);
+  const struct plm_done done = {.step = 20, .identity = manifest.files[1].hash};
+  assert_int_equal(plm_done_write("runs/a", &done, NULL), PLM_OK);
+}
+
+/* No trainer starts, and without an evaluator nothing does. */
+static void a_complete_run_is_only_evaluated(void **state)
+{
+  (void)state;
+  command_case_program("plm-trainer", BEGINS IS_DONE);
+  assert_int_equal(UP("trainer", "--set", "seed=1"), 0); /* it is not complete yet */
+  assert_non_null(strstr(scratch_contents("words"), "trainer.0 "));
+  scratch_write("words", "", 0);
+  complete_run();
+  assert_int_equal(UP("trainer", "packer"), 0);
+  assert_string_equal(scripted_err, "plm-pipeline: the run is complete at step 20\n");
+  assert_string_equal(scratch_contents("words"), "");
+  scratch_write("runs/a/pulse.trainer.json", "{}\n", 3);
+  command_case_program("plm-evaluator", BEGINS "kill -INT $PPID\n" STAYS);
+  assert_int_equal(UP("--color", "never"), 130);
+  scripted_says("plm-pipeline: the run is complete at step 20; evaluating checkpoints without "
+                "metrics\n");
+  assert_non_null(strstr(scratch_contents("words"), "evaluator.0 "));
+  assert_null(strstr(scratch_contents("words"), "trainer.0 "));
+  assert_false(plm_file_exists("runs/a/pulse.trainer.json"));
+  command_case_program("plm-trainer", "#!/bin/sh\necho '{}'\n");
+  assert_int_equal(UP("--dry-run"), 0);
+  assert_int_equal(strncmp(scripted_out,
+                           "the run is complete at step 20; only checkpoints without "
+                           "metrics would be evaluated\n",
+                           83),
+                   0);
 }
 
 static void metrics_are_served_meanwhile(void **state)
@@ -331,6 +384,7 @@ int main(void)
       cmocka_unit_test_setup(a_gang_that_fails_ends_the_run, scripted_run_begin),
       cmocka_unit_test_setup(stages_of_an_earlier_one_are_waited_for, scripted_run_begin),
       cmocka_unit_test_setup(endpoints_of_others_are_kept, scripted_run_begin),
+      cmocka_unit_test_setup(a_complete_run_is_only_evaluated, scripted_run_begin),
       cmocka_unit_test_setup(metrics_are_served_meanwhile, scripted_run_begin),
       cmocka_unit_test_setup(a_run_has_one_supervisor, scripted_run_begin),
   };

@@ -292,6 +292,59 @@ static void the_end_of_rank_0_is_noticed(void **state)
   assert_int_equal(signal_of(stage->pid), SIGKILL);
 }
 
+/* A process with the trainer's name, which takes its lock once it is told to. */
+static pid_t rank_of(const char *run, int told, int answer)
+{
+  const pid_t pid = fork();
+  if (pid == 0) {
+    struct plm_lock *lock;
+    char byte;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "plm-trainer");
+    if (write(answer, "", 1) != 1 || read(told, &byte, 1) != 1 ||
+        plm_lock_acquire(run, "trainer", &lock, NULL) != PLM_OK || write(answer, "", 1) != 1)
+      _exit(1);
+    for (;;) pause();
+  }
+  assert_true(pid > 0);
+  return pid;
+}
+
+/* Rank 0 is the one of the ranks that holds the trainer's lock. */
+static void rank_0_is_found_by_its_lock(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct gang *gang = &supervisor->gang;
+  struct supervised *stage = add(supervisor, PLM_STAGE_READY);
+  const char *run = supervisor->stages.config->run;
+  struct plm_lock *lock;
+  int told[2], answer[2];
+  char byte;
+  assert_int_equal(pipe(told), 0);
+  assert_int_equal(pipe(answer), 0);
+  gang->log_pid = stage->pid = rank_of(run, told[0], answer[1]);
+  assert_int_equal(read(answer[0], &byte, 1), 1);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &lock, NULL), PLM_OK);
+  gang_tick(gang, stage, 1000);
+  assert_true(gang->ranks_seen);
+  assert_int_equal(gang->first_fd, -1); /* the lock is not that of a rank */
+  plm_lock_release(lock);
+  gang_tick(gang, stage, 2000);
+  assert_int_equal(gang->first_fd, -1);
+  assert_int_equal(write(told[1], "", 1), 1);
+  assert_int_equal(read(answer[0], &byte, 1), 1);
+  gang_tick(gang, stage, 3000);
+  assert_true(gang->first_fd >= 0);
+  gang_tick(gang, stage, 4000);
+  assert_int_equal(gang->first_gone_ms, 0);
+  kill(stage->pid, SIGKILL);
+  assert_int_equal(signal_of(stage->pid), SIGKILL);
+  gang_tick(gang, stage, 5000);
+  assert_int_equal(gang->first_gone_ms, 5000);
+  gang_ended(gang);
+  for (int i = 0; i < 2; i++) close(told[i]), close(answer[i]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -304,6 +357,7 @@ int main(void)
       TEST(the_writer_of_the_log_is_known),
       TEST(mpirun_may_live_for_a_while_after_rank_0),
       TEST(the_end_of_rank_0_is_noticed),
+      TEST(rank_0_is_found_by_its_lock),
   };
   return cmocka_run_group_tests_name("supervisor gang", tests, NULL, NULL);
 }
