@@ -9,6 +9,7 @@
 #include "common/base/numbers/philox.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/harness/scratch.h"
 
 enum { RESIDUES = 200, HELD_OUT = 20, TRAINING = 30 };
@@ -273,6 +274,15 @@ static void the_identity_has_bounds(void **state)
   }
 }
 
+static void damaged_names_end_it(void **state)
+{
+  (void)state;
+  forged_corpus_cut_names(training);
+  assert_int_equal(COMMAND("corpus", training, "--against", held_out, "--json"), 1);
+  assert_non_null(strstr(command_err, "names"));
+  assert_string_equal(command_out, "");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -283,6 +293,7 @@ int main(void)
       cmocka_unit_test(splits_are_compared),
       cmocka_unit_test(a_set_of_the_configuration_is_found),
       cmocka_unit_test(the_identity_has_bounds),
+      cmocka_unit_test(damaged_names_end_it),
   };
   return cmocka_run_group_tests(tests, write_corpora, NULL);
 }

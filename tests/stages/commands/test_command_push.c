@@ -130,6 +130,10 @@ static void an_upload_that_fails_is_reported(void **state)
   assert_int_equal(COMMAND("push", "them/it", "--checkpoint", "model"), 1);
   assert_int_equal(strncmp(command_err, "plm-pipeline: `hf upload` was ended by signal 11\n", 49),
                    0);
+  command_case_program("hf", "#!/no/shell\n");
+  assert_int_equal(COMMAND("push", "them/it", "--folder", "model"), 1);
+  assert_non_null(strstr(command_err, "plm-pipeline: cannot run hf: No such file or directory\n"
+                                      "plm-pipeline: `hf upload` ended with 127\n"));
   assert_true(scratch_is_empty("temporary"));
 }
 

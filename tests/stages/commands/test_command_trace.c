@@ -9,6 +9,7 @@
 #include "common/base/text/text.h"
 #include "stages/commands/trace_sources.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
 
@@ -130,11 +131,27 @@ static void steps_have_bounds(void **state)
                    0);
 }
 
+/* Without the name of a document, nothing is printed of its chunk as JSON. */
+static void damaged_names_end_it(void **state)
+{
+  struct plm_config config;
+  (void)state;
+  configure(false, &config);
+  plm_config_deinit(&config);
+  forged_corpus_cut_names(scratch_path("corpus.0"));
+  for (int json = 0; json < 2; json++) {
+    assert_int_equal(COMMAND("trace", "--run", run, "--step", "1", json == 1 ? "--json" : NULL), 1);
+    assert_non_null(strstr(command_err, "names"));
+  }
+  assert_string_equal(command_out, "");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(chunks_and_documents_are_printed, setup),
       cmocka_unit_test_setup(steps_have_bounds, setup),
+      cmocka_unit_test_setup(damaged_names_end_it, setup),
   };
   return cmocka_run_group_tests(tests, write_corpora, NULL);
 }

@@ -210,8 +210,11 @@ static void axes_have_round_numbers(void **state)
   add_chart(&text, -1, 4, chart);
   chart.scale = 100;
   chart.value_max = 100;
-  add_chart(&text, 0.25, 0.97, chart); /* would end at 120 */
+  add_chart(&text, 0.25, 0.97, chart); /* ends at 100 anyway */
   add_chart(&text, 1, 1, chart);
+  chart.from_zero = false;
+  add_chart(&text, 0.97, 0.97, chart); /* would end at 108 */
+  add_chart(&text, 1, 1, chart);       /* its axis begins at the limit */
   chart = usual;
   chart.scale = 10;
   chart.level = 3;
