@@ -204,7 +204,7 @@ static void checkpoints_wait_for_the_evaluator(void **state)
   cJSON *rows = after(1000);
   assert_true(number_of(rows, 2, "queue") == 4);
   cJSON_Delete(rows);
-  write_line("evaluator.jsonl", 500, "\"step\":5,\"tokens\":3000,\"seconds\":1.5");
+  write_line("evaluator.jsonl", 500, "\"step\":5,\"tokens\":1500,\"seconds\":0.75");
   rows = after(1000);
   assert_true(number_of(rows, 2, "queue") == 2 && number_of(rows, 2, "rate") == 2000);
   assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 1), "rate"));

@@ -112,15 +112,18 @@ static void the_trainers_lines_become_facts(void **state)
   assert_true(near(facts->left_s, 0.2 * 90));
   /* nine parts of what was and one of what is; what is not known or 0 changes nothing */
   append(supervisor, "trainer.jsonl",
-         "{\"step\":20,\"loss\":2.25,\"step_ms\":300,\"tokens_per_second\":2000}\n"
+         "{\"step\":20,\"loss\":2.25,\"step_ms\":300,\"tokens_per_second\":2000,"
+         "\"warning\":\"gradient is\\n0\"}\n"
          "{\"loss\":9}\nno json\n{\"step\":-1,\"loss\":9}\n");
   live_update(&supervisor->screen.live);
   assert_int_equal(facts->step, 20);
   assert_true(facts->loss == 2.25 && near(facts->tokens_per_second, 1100));
+  assert_string_equal(facts->warning, "gradient is\\x0a0");
   assert_true(near(facts->left_s, 0.21 * 80));
   append(supervisor, "trainer.jsonl", "{\"step\":100,\"step_ms\":0,\"tokens_per_second\":0}\n");
   live_update(&supervisor->screen.live);
   assert_true(facts->step == 100 && facts->left_s == 0 && isnan(facts->loss));
+  assert_string_equal(facts->warning, "");
   assert_true(near(facts->tokens_per_second, 1100));
   append(supervisor, "trainer.jsonl", "{\"step\":101,\"loss\":1}\n{\"step\":0,\"loss\":3}\n");
   live_update(&supervisor->screen.live);
@@ -165,7 +168,7 @@ static void packers_stages_and_the_checkpoint(void **state)
   char folder[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
   make_terminal(24, 80);
   live_open(&supervisor->screen.live);
-  supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  struct supervised *trainer = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   struct supervised *evaluator =
       supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
   struct supervised *packer = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
@@ -174,6 +177,11 @@ static void packers_stages_and_the_checkpoint(void **state)
   assert_int_equal(plm_path_join(link, supervisor->stages.config->run, "evaluator.lock", NULL),
                    PLM_OK);
   scratch_age(link, 5000);
+  assert_int_equal(plm_path_join(link, supervisor->stages.config->run, "trainer.lock", NULL),
+                   PLM_OK);
+  scratch_age(link, 5000);
+  append(supervisor, "pulse.trainer.json",
+         "{\"doing\":\"waiting for data\",\"waits\":true,\"waited_s\":40}\n");
   append(supervisor, "pulse.evaluator.json",
          "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":100}\n");
   assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator",
@@ -182,6 +190,7 @@ static void packers_stages_and_the_checkpoint(void **state)
   live_update(&supervisor->screen.live);
   assert_true(facts->stages == 2 && facts->ready == 1 && !facts->has_checkpoint);
   assert_string_equal(facts->evaluator, "");
+  assert_int_equal(strncmp(facts->activity, "waiting for data 0:4", 20), 0);
   assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
   assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer",
                                    "[{\"host\":\"a\",\"pid\":1,\"rate\":12345},"
@@ -214,6 +223,7 @@ static void packers_stages_and_the_checkpoint(void **state)
   /* a packer that nobody hears, and what the evaluator waits for */
   packer->removed = false;
   evaluator->state = PLM_STAGE_READY;
+  trainer->state = PLM_STAGE_STARTING;
   for (int unheard = 9; unheard <= 10; unheard++) {
     packer->pulse.since_ms = plm_clock_ms() - 1000 * (int64_t)unheard;
     supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
@@ -222,6 +232,7 @@ static void packers_stages_and_the_checkpoint(void **state)
                      unheard == 10);
   }
   assert_int_equal(strncmp(facts->evaluator, "waiting for packers 1:4", 23), 0);
+  assert_string_equal(facts->activity, "");
   live_erase(&supervisor->screen.live);
 }
 
