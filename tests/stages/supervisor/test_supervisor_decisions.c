@@ -330,6 +330,31 @@ static void the_last_lines_are_told(void **state)
   }
 }
 
+/* What is said when a stage is given up: at once, or at the fifth failure. */
+static void a_stage_that_is_given_up_is_named(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){READY, READY, READY, READY});
+  struct supervised *evaluator = &supervisor->stages.all[1], *packer = &supervisor->stages.all[3];
+  captured_begin(STDERR_FILENO);
+  supervised_failed(&supervisor->stages, &supervisor->screen, evaluator, PLM_FAILURE_STAYS, "left");
+  for (int i = 0; i < 5; i++) {
+    packer->state = PLM_STAGE_READY;
+    supervised_failed(&supervisor->stages, &supervisor->screen, packer, PLM_FAILURE_UNKNOWN,
+                      "left");
+    assert_int_equal(packer->state, i < 4 ? AGAIN : FATAL);
+  }
+  const char *said = captured_end();
+  assert_non_null(strstr(said, "evaluator.0 left\n"));
+  assert_non_null(strstr(said, "packer.1 left; restarting it in "));
+  assert_non_null(strstr(said, "packer.1 left, for the fifth time in ten minutes: giving up\n"));
+  assert_int_equal(evaluator->state, FATAL);
+  assert_string_equal(evaluator->failed_how, "left");
+  assert_int_equal(evaluator->failed_as, 1);
+  assert_int_equal(packer->failed_as, 2);
+  assert_false(packer->failed_again);
+}
+
 static void four_failures_are_told(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -391,6 +416,7 @@ int main(void)
       TEST(packers_alone_do_not_fail_a_run_that_trains),
       TEST(a_starved_trainer_is_not_the_cause),
       TEST(the_last_lines_are_told),
+      TEST(a_stage_that_is_given_up_is_named),
       TEST(four_failures_are_told),
       TEST(ends_are_told_in_words),
   };
