@@ -2,11 +2,9 @@
  * the terminal shows. The head is a thread of the test with the real fetch server. */
 #include "common/fetch/fetch.h"
 
+#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,20 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <zmq.h>
-
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/corpus/corpus_description.h"
-#include "common/fetch/fetch_server.h"
 #include "common/run/stop.h"
-#include "common/wire/socket.h"
-#include "stages/ingest/corpus_writer.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
-
-enum { CORPORA = 3, TURN_MS = 20, HANGS_S = 60 };
+#include "tests/support/peers/fetch_head.h"
 
 /* ---- what the terminal shows ----------------------------------------------------------------- */
 
@@ -45,7 +37,6 @@ int isatty(int descriptor)
  * the machine is. */
 enum { SLOWER = 20, NS_PER_S = 1000000000 };
 static _Thread_local bool own_clock;
-static atomic_long parts_sent;
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -55,7 +46,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
   const long long real = (long long)now->tv_sec * NS_PER_S + now->tv_nsec;
   if (begun == 0) begun = real;
   const long long slow = begun + (real - begun) / SLOWER;
-  now->tv_sec = (time_t)(slow / NS_PER_S + parts_sent);
+  now->tv_sec = (time_t)(slow / NS_PER_S + fetch_head_parts);
   now->tv_nsec = (long)(slow % NS_PER_S);
   return result;
 }
@@ -73,116 +64,23 @@ ssize_t read(int file, void *bytes, size_t size)
   return syscall(SYS_read, file, bytes, size);
 }
 
-/* ---- the head -------------------------------------------------------------------------------- */
+/* ---- a disk that fails ----------------------------------------------------------------------- */
 
-static atomic_bool lies; /* each part that the head sends begins with another byte */
-struct head {
-  char folders[CORPORA][PLM_PATH_SIZE];
-  const char *paths[PLM_MAX_SOURCES + 1];
-  struct plm_fetch_server *server;
-  void *context, *router;
-  char bound[256];
-  pthread_t thread;
-  sem_t ready;
-  atomic_bool stop;
-};
+static off_t unsynced; /* a file of this size cannot be synced; 0: none */
 
-static void wake(void *context)
+int fsync(int file)
 {
-  sem_post(context);
-}
-
-static void answer(struct head *head, const struct plm_message *message)
-{
-  struct plm_fetch_question question = {.request_id = message->header.request,
-                                        .routing_id_bytes = message->routing_id_bytes};
-  struct plm_fetch_answer made;
-  struct timespec until;
-  memcpy(question.routing_id, message->routing_id, message->routing_id_bytes);
-  if (plm_fetch_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
-                       zmq_msg_size((zmq_msg_t *)&message->payload), &question.request,
-                       NULL) != PLM_OK ||
-      !plm_fetch_server_ask(head->server, &question))
-    return;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += HANGS_S;
-  if (sem_timedwait(&head->ready, &until) != 0 || !plm_fetch_server_pop(head->server, &made))
-    return;
-  struct plm_header header = {.type = made.refused ? PLM_MESSAGE_NACK : PLM_MESSAGE_FILE_PART,
-                              .request = message->header.request};
-  parts_sent += !made.refused;
-  if (lies) made.payload[PLM_FILE_PART_HEAD] ^= 1;
-  (void)plm_message_send(head->router, message->routing_id, message->routing_id_bytes, &header,
-                         made.payload, made.payload_bytes, NULL);
-  free(made.payload);
-}
-
-static void *serve(void *context)
-{
-  struct head *head = context;
-  while (!head->stop) {
-    struct plm_message message;
-    zmq_pollitem_t item = {head->router, 0, ZMQ_POLLIN, 0};
-    if (zmq_poll(&item, 1, TURN_MS) <= 0 ||
-        plm_message_receive(head->router, true, &message, NULL) != PLM_OK)
-      continue;
-    answer(head, &message);
-    zmq_msg_close(&message.payload);
+  struct stat information;
+  if (unsynced != 0 && fstat(file, &information) == 0 && information.st_size == unsynced) {
+    errno = EIO;
+    return -1;
   }
-  return NULL;
-}
-
-static void write_corpus(const char *path, int documents)
-{
-  struct plm_corpus_writer *writer;
-  const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
-  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
-  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
-  for (int i = 0; i < documents; i++)
-    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_VALID, "x", 1,
-                                           (const uint8_t *)"LAGVSERT", 8, NULL),
-                     PLM_OK);
-  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
-  plm_corpus_writer_close(writer);
-}
-
-/* The run has `count` corpora. The third one is not there. More than three are the first two again
- * and again. */
-static void open_head(struct head *head, uint32_t count)
-{
-  *head = (struct head){0};
-  for (int k = 0; k < CORPORA; k++) {
-    char name[16];
-    snprintf(name, sizeof name, "corpus%d", k);
-    snprintf(head->folders[k], sizeof head->folders[k], "%s", scratch_path(name));
-    if (k < 2 && !plm_file_exists(head->folders[k])) write_corpus(head->folders[k], k + 1);
-  }
-  for (uint32_t k = 0; k < count; k++) head->paths[k] = head->folders[count > CORPORA ? k % 2 : k];
-  assert_int_equal(sem_init(&head->ready, 0, 0), 0);
-  assert_int_equal(
-      plm_fetch_server_open(head->paths, count, wake, &head->ready, &head->server, NULL), PLM_OK);
-  assert_int_equal(plm_context_open(&head->context, NULL), PLM_OK);
-  assert_int_equal(
-      plm_socket_open(head->context, ZMQ_ROUTER, PLM_WIRE_CONTROL_LIMIT, &head->router, NULL),
-      PLM_OK);
-  assert_int_equal(plm_socket_bind(head->router, "tcp://127.0.0.1:*", NULL, head->bound, NULL),
-                   PLM_OK);
-  assert_int_equal(pthread_create(&head->thread, NULL, serve, head), 0);
-}
-
-static void close_head(struct head *head)
-{
-  head->stop = true;
-  pthread_join(head->thread, NULL);
-  zmq_close(head->router);
-  zmq_ctx_term(head->context);
-  plm_fetch_server_close(head->server);
-  sem_destroy(&head->ready);
+  return (int)syscall(SYS_fsync, file);
 }
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-static struct plm_fetch_options options_of(const struct head *head, const char *cache)
+static struct plm_fetch_options options_of(const struct fetch_head *head, const char *cache)
 {
   return (struct plm_fetch_options){
       .endpoint = head->bound, .cache = scratch_path(cache), .limit_bytes = 1 << 30};
@@ -217,9 +115,9 @@ static bool is_locked(const char *corpus)
 static void each_corpus_is_fetched_and_locked(void **state)
 {
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
-  open_head(&head, 2);
+  fetch_head_open(&head, 2);
   const struct plm_fetch_options options = options_of(&head, "cache");
   for (int again = 0; again < 2; again++) { /* the second time, the cache has them */
     assert_int_equal(plm_fetch_corpora(&options, &fetched, NULL), PLM_OK);
@@ -235,17 +133,17 @@ static void each_corpus_is_fetched_and_locked(void **state)
     for (int k = 0; k < 2; k++) assert_false(is_locked(fetched.paths[k]));
     plm_fetched_release(&fetched);
   }
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 /* One corpus fits into the limit, a second one does not: the first is in use. */
 static void the_cache_has_a_limit(void **state)
 {
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
   uint64_t bytes = 0;
-  open_head(&head, 2);
+  fetch_head_open(&head, 2);
   struct plm_fetch_options options = options_of(&head, "small");
   for (int k = 0; k < 2; k++) {
     char path[PLM_PATH_SIZE];
@@ -263,17 +161,17 @@ static void the_cache_has_a_limit(void **state)
     assert_int_equal(fetched.count, fits);
     plm_fetched_release(&fetched);
   }
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 /* What came before the error is in use until it is released. */
 static void a_corpus_that_is_missing_ends_it(void **state)
 {
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
   struct plm_error error = {0};
-  open_head(&head, 3);
+  fetch_head_open(&head, 3);
   const struct plm_fetch_options options = options_of(&head, "other");
   assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_NOT_FOUND);
   assert_non_null(strstr(error.what, "corpus2 is not a corpus"));
@@ -281,17 +179,17 @@ static void a_corpus_that_is_missing_ends_it(void **state)
   for (int k = 0; k < 2; k++) assert_true(is_locked(fetched.paths[k]));
   plm_fetched_release(&fetched);
   for (int k = 0; k < 2; k++) assert_false(is_locked(fetched.paths[k]));
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 static void a_head_has_at_most_16_corpora(void **state)
 {
   (void)state;
   for (uint32_t count = PLM_MAX_SOURCES; count <= PLM_MAX_SOURCES + 1; count++) {
-    struct head head;
+    struct fetch_head head;
     struct plm_fetched fetched = {0};
     struct plm_error error = {0};
-    open_head(&head, count);
+    fetch_head_open(&head, count);
     const struct plm_fetch_options options = options_of(&head, "cache");
     const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
     if (count == PLM_MAX_SOURCES) {
@@ -304,7 +202,7 @@ static void a_head_has_at_most_16_corpora(void **state)
       assert_int_equal(fetched.count, 1);
     }
     plm_fetched_release(&fetched);
-    close_head(&head);
+    fetch_head_close(&head);
   }
 }
 
@@ -326,12 +224,12 @@ static void an_interrupted_fetch_is_continued(void **state)
 {
   enum { SOME = 5000 };
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_corpus_description description;
   char cache[PLM_PATH_SIZE], part[PLM_PATH_SIZE], data[PLM_PATH_SIZE], original[PLM_PATH_SIZE];
   char hash[PLM_HASH_HEX_SIZE], *bytes;
   size_t size;
-  open_head(&head, 1);
+  fetch_head_open(&head, 1);
   assert_int_equal(plm_corpus_description_read(head.folders[0], &description, NULL), PLM_OK);
   plm_hash_to_hex(description.files.whole, hash);
   plm_corpus_description_deinit(&description);
@@ -376,20 +274,20 @@ static void an_interrupted_fetch_is_continued(void **state)
   }
   free(more);
   free(bytes);
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 /* A stop signal ends the look at what an earlier fetch left, which stays. */
 static void a_stop_signal_leaves_the_part(void **state)
 {
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
   struct plm_error error = {0};
   char part[PLM_PATH_SIZE], hash[PLM_HASH_HEX_SIZE], path[PLM_PATH_SIZE];
   char *bytes;
   size_t size;
-  open_head(&head, 1);
+  fetch_head_open(&head, 1);
   assert_int_equal(plm_path_join(path, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
   assert_int_equal(plm_file_read(path, 1 << 24, &bytes, &size, NULL), PLM_OK);
   plm_hash_to_hex(plm_hash_bytes(bytes, size), hash);
@@ -409,18 +307,18 @@ static void a_stop_signal_leaves_the_part(void **state)
   assert_true(plm_file_exists(part));
   assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_OK);
   plm_fetched_release(&fetched);
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 /* A corpus that is not what its description says is asked for once, and nothing of it is kept. */
 static void a_damaged_corpus_is_not_kept(void **state)
 {
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
   struct plm_error error = {0};
   char original[PLM_PATH_SIZE];
-  open_head(&head, 1);
+  fetch_head_open(&head, 1);
   assert_int_equal(plm_path_join(original, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
   change_byte(original, 6000);
   const struct plm_fetch_options options = options_of(&head, "damaged");
@@ -433,26 +331,50 @@ static void a_damaged_corpus_is_not_kept(void **state)
   assert_int_equal(captured_times(said, "damaged"), 1); /* only the cache's path */
   assert_int_equal(fetched.count, 0);
   plm_fetched_release(&fetched);
-  close_head(&head);
+  fetch_head_close(&head);
+}
+
+/* What may not be on the disk is not said to be there. What was fetched is there for a next try. */
+static void a_corpus_is_synced(void **state)
+{
+  (void)state;
+  struct fetch_head head;
+  struct plm_fetched fetched = {0};
+  struct plm_error error = {0};
+  char original[PLM_PATH_SIZE];
+  uint64_t size;
+  fetch_head_open(&head, 1);
+  assert_int_equal(plm_path_join(original, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(plm_file_size(original, &size, NULL), PLM_OK);
+  const struct plm_fetch_options options = options_of(&head, "unsynced");
+  unsynced = (off_t)size;
+  const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+  unsynced = 0;
+  assert_int_equal(status, PLM_IO);
+  assert_non_null(strstr(error.what, "cannot fsync "));
+  assert_int_equal(fetched.count, 0);
+  assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_OK);
+  plm_fetched_release(&fetched);
+  fetch_head_close(&head);
 }
 
 /* A description that is none is named by where it came from. */
 static void a_malformed_description_is_named(void **state)
 {
   (void)state;
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
   struct plm_error error = {0};
   char expected[400];
-  open_head(&head, 1);
+  fetch_head_open(&head, 1);
   const struct plm_fetch_options options = options_of(&head, "malformed");
-  lies = true;
+  fetch_head_lies = true;
   assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_CORRUPT);
-  lies = false;
+  fetch_head_lies = false;
   snprintf(expected, sizeof expected, "the corpus.json at %s is not the description of a corpus",
            head.bound);
   assert_string_equal(error.what, expected);
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 /* On a terminal, the bar is gone when the next line comes, and at the end. */
@@ -460,9 +382,9 @@ static void the_bar_is_removed(void **state)
 {
   (void)state;
   static const char gone[] = "\r\033[K", next[] = "t: fetching the corpus ";
-  struct head head;
+  struct fetch_head head;
   struct plm_fetched fetched = {0};
-  open_head(&head, 2);
+  fetch_head_open(&head, 2);
   const struct plm_fetch_options options = options_of(&head, "third");
   setenv("TERM", "xterm", 1);
   captured_begin(STDERR_FILENO);
@@ -479,7 +401,7 @@ static void the_bar_is_removed(void **state)
   assert_true(captured_times(said, "\rfetch [") >= 2 && captured_times(second, "\rfetch [") >= 1);
   assert_int_equal(captured_times(said, gone), 2);
   plm_fetched_release(&fetched);
-  close_head(&head);
+  fetch_head_close(&head);
 }
 
 int main(void)
@@ -493,6 +415,7 @@ int main(void)
       cmocka_unit_test(an_interrupted_fetch_is_continued),
       cmocka_unit_test(a_stop_signal_leaves_the_part),
       cmocka_unit_test(a_damaged_corpus_is_not_kept),
+      cmocka_unit_test(a_corpus_is_synced),
       cmocka_unit_test(a_malformed_description_is_named),
       cmocka_unit_test(the_bar_is_removed),
   };
