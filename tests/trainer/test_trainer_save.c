@@ -436,6 +436,12 @@ static void failures_in_a_row_end_the_run(void **state)
   assert_memory_equal(error.what, "2 checkpoints in a row failed, the last one with: ", 50);
   assert_non_null(strstr(error.what, "too large"));
   assert_string_equal(error.hint, "the checkpoint before them is intact; the run resumes from it");
+  for (plm_status why = PLM_NO_DESCRIPTORS; why != 0; why = why == PLM_BUSY ? 0 : PLM_BUSY) {
+    plm_publisher_begin(s.trainer.publisher);
+    plm_publisher_fail(s.trainer.publisher, &(struct plm_error){.status = why, .what = "why"});
+    assert_true(plm_save_check(&s.trainer, true, &error) == why && strcmp(error.what, "why") == 0);
+  }
+  assert_int_equal(plm_save_check(&s.trainer, false, &error), PLM_BUSY);
   end(&s);
 }
 

@@ -1,6 +1,5 @@
-/* The files of embed: the windows of the spool, headers as the
- * formats demand, the journal, and a partial file that is begun, continued, refused and finished.
- */
+/* The files of embed: headers as the formats demand, the journal, and a partial file that is begun,
+ * continued, refused and finished. */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
@@ -50,134 +49,6 @@ static struct plm_sequence_spool *small_spool(void)
   assert_int_equal(plm_sequence_spool_count(spool), COUNT);
   assert_int_equal(plm_sequence_spool_tokens(spool), TOKENS);
   return spool;
-}
-
-/* A window ends at either limit, and a sequence with more tokens than a window may have fills one.
- */
-static void windows_cover_everything_once(void **state)
-{
-  (void)state;
-  const uint32_t most = PLM_SPOOL_WINDOW_TOKENS;
-  const uint32_t long_ones[] = {most / 2, most / 2, 1, most + 3, 2};
-  const uint32_t shorts = PLM_SPOOL_WINDOW_SEQUENCES + 5;
-  const uint32_t counts[] = {2, 1, 1, PLM_SPOOL_WINDOW_SEQUENCES, 6};
-  uint16_t *tokens = must(malloc((most + 3) * sizeof *tokens));
-  struct plm_sequence_spool *spool;
-  assert_int_equal(plm_sequence_spool_open(scratch_directory(), 2, &spool, NULL), PLM_OK);
-  for (uint32_t i = 0; i < 5 + shorts; i++) {
-    const uint32_t length = i < 5 ? long_ones[i] : 1 + i % 3;
-    for (uint32_t t = 0; t < length; t++) tokens[t] = (uint16_t)(i * 31 + t);
-    assert_int_equal(plm_sequence_spool_add(spool, "n", 1, tokens, length, NULL), PLM_OK);
-  }
-  assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
-  struct plm_spool_window window = {0};
-  uint64_t first = 0, before = 0;
-  for (size_t w = 0;; w++) {
-    assert_int_equal(plm_sequence_spool_next(spool, &window, NULL), PLM_OK);
-    assert_int_equal(window.first, first);
-    assert_int_equal(window.tokens_before, before);
-    if (window.count == 0) break;
-    assert_true(w < 5);
-    assert_int_equal(window.count, counts[w]);
-    for (uint32_t k = 0; k < window.count; k++) {
-      const uint32_t i = (uint32_t)first + k;
-      const uint32_t length = i < 5 ? long_ones[i] : 1 + i % 3;
-      const uint16_t *kept = (const uint16_t *)window.token_data + window.starts[k];
-      assert_int_equal(window.lengths[k], length);
-      assert_int_equal(kept[0], (uint16_t)(i * 31));
-      assert_int_equal(kept[length - 1], (uint16_t)(i * 31 + length - 1));
-    }
-    first += window.count;
-    before += window.tokens;
-  }
-  assert_int_equal(first, 5 + shorts);
-  assert_int_equal(before, plm_sequence_spool_tokens(spool));
-  plm_spool_window_deinit(&window);
-  plm_sequence_spool_close(spool);
-  free(tokens);
-}
-
-static plm_status take_length(void *context, uint64_t number, uint32_t tokens,
-                              struct plm_error *error)
-{
-  (void)context, (void)number, (void)tokens, (void)error;
-  return PLM_OK;
-}
-
-static plm_status take_name(void *context, uint64_t number, const char *name, size_t size,
-                            struct plm_error *error)
-{
-  (void)context, (void)number, (void)name, (void)size, (void)error;
-  return PLM_OK;
-}
-
-/* Of its three files, each is cut in turn, or can no longer be read. */
-static void a_lost_part_of_the_spool_is_told(void **state)
-{
-  enum { PARTS = 3 };
-  (void)state;
-  for (int lost = 0; lost < 2 * PARTS; lost++) {
-    const int next = dup(STDIN_FILENO), part = lost % PARTS;
-    close(next);
-    struct plm_sequence_spool *spool = small_spool(); /* in this descriptor and the two after it */
-    struct plm_spool_window window = {0};
-    struct plm_error error = {0};
-    if (lost < PARTS) {
-      assert_int_equal(ftruncate(next + part, 1), 0);
-    } else {
-      const int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
-      assert_int_equal(dup3(other, next + part, O_CLOEXEC), next + part);
-      close(other);
-    }
-    const plm_status found[] = {
-        plm_sequence_spool_next(spool, &window, part < 2 ? &error : NULL),
-        plm_sequence_spool_each_length(spool, take_length, NULL, NULL),
-        plm_sequence_spool_each_name(spool, take_name, NULL, part == 2 ? &error : NULL)};
-    const plm_status why = lost < PARTS ? PLM_CORRUPT : PLM_IO;
-    for (int i = 0; i < PARTS; i++)
-      assert_int_equal(found[i], i == part || (i == 0 && part == 1) ? why : PLM_OK);
-    assert_non_null(strstr(error.what, lost < PARTS
-                                           ? "the temporary copy of the sequences ends too early"
-                                           : "cannot read the temporary copy of the sequences"));
-    plm_spool_window_deinit(&window);
-    plm_sequence_spool_close(spool);
-  }
-}
-
-static void fingerprints_see_names_lengths_and_tokens(void **state)
-{
-  (void)state;
-  static const struct {
-    const char *names[2], *tokens[2];
-  } inputs[] = {
-      {{"a", "b"}, {"LAG", "V"}}, {{"a", "c"}, {"LAG", "V"}}, {{"a", "b"}, {"LAGV", "V"}},
-      {{"a", "b"}, {"LA", "GV"}}, {{"ab", ""}, {"LAG", "V"}}, {{"b", "a"}, {"V", "LAG"}},
-      {{"a", "b"}, {"LAG", "S"}},
-  };
-  enum { INPUTS = sizeof inputs / sizeof *inputs };
-  struct plm_hash hashes[INPUTS];
-  for (size_t i = 0; i < INPUTS; i++) {
-    struct plm_sequence_spool *spool;
-    assert_int_equal(plm_sequence_spool_open(scratch_directory(), 1, &spool, NULL), PLM_OK);
-    for (int k = 0; k < 2; k++)
-      assert_int_equal(plm_sequence_spool_add(spool, inputs[i].names[k], strlen(inputs[i].names[k]),
-                                              inputs[i].tokens[k],
-                                              (uint32_t)strlen(inputs[i].tokens[k]), NULL),
-                       PLM_OK);
-    hashes[i] = plm_sequence_spool_fingerprint(spool);
-    for (size_t j = 0; j < i; j++) assert_false(plm_hash_equal(hashes[i], hashes[j]));
-    plm_sequence_spool_close(spool);
-  }
-}
-
-static void a_folder_that_is_not_there_is_named(void **state)
-{
-  (void)state;
-  struct plm_sequence_spool *spool;
-  struct plm_error error = {0};
-  assert_int_equal(plm_sequence_spool_open(scratch_path("nowhere"), 1, &spool, &error),
-                   PLM_NOT_FOUND);
-  assert_non_null(strstr(error.what, "nowhere"));
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -299,6 +170,33 @@ static void a_tensor_a_sequence(void **state)
     first += sequences[i].tokens;
   }
   check_names(plm_safetensors_metadata(file, "names"));
+  plm_safetensors_close(file);
+  plm_sequence_spool_close(spool);
+}
+
+/* A map has a row and a column for each residue. */
+static void a_map_a_sequence(void **state)
+{
+  (void)state;
+  static const uint64_t sides[COUNT] = {3, 1, 5, 0, 2};
+  const char *path = scratch_path("contacts.safetensors");
+  struct plm_sequence_spool *spool = small_spool();
+  struct plm_embed_layout layout = {.kind = PLM_EMBED_CONTACTS, .width = 1};
+  assert_int_equal(plm_embed_layout_compute(&layout, spool, NULL), PLM_OK);
+  assert_int_equal(layout.rows, 9 + 1 + 25 + 4);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
+  assert_int_equal(plm_embed_output_finish(output, spool, NULL), PLM_OK);
+  plm_embed_output_close(output);
+  struct plm_safetensors *file;
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  for (uint32_t i = 0; i < COUNT; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "%u", i);
+    const struct plm_tensor_info *tensor = plm_safetensors_find(file, name);
+    assert_int_equal(tensor->rank, 2);
+    assert_true(tensor->shape[0] == sides[i] && tensor->shape[1] == sides[i]);
+  }
   plm_safetensors_close(file);
   plm_sequence_spool_close(spool);
 }
@@ -493,15 +391,49 @@ static void a_folder_in_the_way_is_found_at_once(void **state)
   plm_sequence_spool_close(spool);
 }
 
+/* One that comes later is told at the end, and nothing is lost. A path has to have room for the
+ * names of all files. */
+static void a_folder_that_comes_later_is_told(void **state)
+{
+  (void)state;
+  static const char *const endings[] = {".names.json", ""};
+  const char *path = scratch_path("later.npy");
+  struct plm_sequence_spool *spool = small_spool();
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_NPY, spool);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
+  struct plm_error error = {0};
+  put_rows(output, 0, COUNT);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(mkdir(beside(path, endings[i]), 0777), 0);
+    assert_int_not_equal(plm_embed_output_finish(output, spool, &error), PLM_OK);
+    assert_non_null(strstr(error.what, "cannot rename "));
+    assert_non_null(strstr(error.what, beside(path, endings[i])));
+    assert_false(plm_file_exists(beside(path, ".names.json.partial")));
+    assert_true(plm_file_exists(beside(path, ".partial")));
+    assert_int_equal(rmdir(beside(path, endings[i])), 0);
+  }
+  assert_int_equal(plm_embed_output_finish(output, spool, NULL), PLM_OK);
+  assert_true(plm_file_exists(path));
+  plm_embed_output_close(output);
+
+  char far[PLM_PATH_SIZE];
+  snprintf(far, sizeof far, "%s/", scratch_directory());
+  while (strlen(far) < PLM_PATH_SIZE - 16) strcat(far, "./");
+  strcat(far, "a.npy");
+  journal = journal_of(&layout, spool);
+  assert_int_equal(plm_embed_output_open(far, &layout, spool, false, &journal, &output, &error),
+                   PLM_LIMIT);
+  assert_non_null(strstr(error.what, "is too long"));
+  plm_sequence_spool_close(spool);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(windows_cover_everything_once),
-      cmocka_unit_test(a_lost_part_of_the_spool_is_told),
-      cmocka_unit_test(fingerprints_see_names_lengths_and_tokens),
-      cmocka_unit_test(a_folder_that_is_not_there_is_named),
       cmocka_unit_test(pooled_safetensors),
       cmocka_unit_test(a_tensor_a_sequence),
+      cmocka_unit_test(a_map_a_sequence),
       cmocka_unit_test(npy_and_its_names),
       cmocka_unit_test(a_full_disk_is_told),
       cmocka_unit_test(formats_follow_the_name),
@@ -509,6 +441,7 @@ int main(void)
       cmocka_unit_test(a_run_goes_on_where_it_was_saved),
       cmocka_unit_test(another_run_is_refused_and_left_alone),
       cmocka_unit_test(a_folder_in_the_way_is_found_at_once),
+      cmocka_unit_test(a_folder_that_comes_later_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,25 @@ static void a_resume_keeps_the_rate_of_products(void **state)
   }
 }
 
+/* An instruction set that this machine lacks is given up, and only then. */
+static void a_resume_elsewhere_takes_what_there_is(void **state)
+{
+  (void)state;
+  static const char *const saved[] = {"another", "portable"};
+  for (int known = 0; known < 2; known++) {
+    struct scene s;
+    char usual[sizeof s.trainer.state.resolved.isa];
+    assert_int_equal(open_scene(&s, "cpu", NULL), PLM_OK);
+    struct plm_resolved *resolved = &s.trainer.state.resolved;
+    strcpy(usual, resolved->isa);
+    plm_close_device(&s.trainer);
+    strcpy(resolved->isa, saved[known]);
+    assert_int_equal(plm_open_device(&s.trainer, true, NULL), PLM_OK);
+    assert_string_equal(resolved->isa, known ? "portable" : usual);
+    close_scene(&s);
+  }
+}
+
 static int find_library(void **state)
 {
   static char path[PLM_PATH_SIZE];
@@ -117,6 +136,7 @@ int main(void)
       cmocka_unit_test(devices_exchange_through_the_host),
       cmocka_unit_test(a_transport_that_does_not_open_ends_it),
       cmocka_unit_test(a_resume_keeps_the_rate_of_products),
+      cmocka_unit_test(a_resume_elsewhere_takes_what_there_is),
   };
   return cmocka_run_group_tests(tests, find_library, NULL);
 }
