@@ -59,7 +59,9 @@ struct plm_attention_area plm_attention_area(const struct plm_attention *attenti
   return area;
 }
 
-size_t plm_attention_scratch_floats(int32_t length, int32_t K)
+/* Floats of scratch that a thread needs for segments of up to `length` keys and heads of width K.
+ */
+static size_t scratch_floats(int32_t length, int32_t K)
 {
   const size_t width = ((size_t)K + 15) / 16 * 16, tile = PLM_ATTENTION_TILE_QUERIES;
   return 2 * (size_t)K * tile                                    /* Q, dO transposed */
@@ -86,7 +88,7 @@ static bool fail_without_memory(struct plm_attention *a, size_t bytes)
 
 static bool reserve_scratch(struct plm_attention *a, int32_t longest, int32_t K)
 {
-  const size_t floats = plm_attention_scratch_floats(longest, K), bytes = floats * sizeof(float);
+  const size_t floats = scratch_floats(longest, K), bytes = floats * sizeof(float);
   if (floats <= a->scratch_floats) return true;
   a->scratch_floats = 0;
   for (uint32_t i = 0; i < a->threads; i++) {

@@ -45,7 +45,7 @@ struct plm_attention_task {
   float *lse; /* of this chunk and head; forward writes it, backward reads it */
   const void *dout;
   void *dq, *dk, *dv;
-  float *scratch;    /* plm_attention_scratch_floats floats, aligned to 64 bytes */
+  float *scratch;    /* scratch_floats of attention.c, aligned to 64 bytes */
   uint64_t executed; /* += computed query-key pairs, including the rounding to tiles */
 };
 
@@ -53,10 +53,6 @@ struct plm_attention_kernels {
   void (*forward)(struct plm_attention_task *task);
   void (*backward)(struct plm_attention_task *task);
 };
-
-/* Floats of scratch that a thread needs for segments of up to `length` keys and heads of width K.
- */
-size_t plm_attention_scratch_floats(int32_t length, int32_t K);
 
 extern const struct plm_attention_kernels plm_attention_kernels_avx512;
 extern const struct plm_attention_kernels plm_attention_kernels_avx512_bf16; /* needs AVX512_BF16 */

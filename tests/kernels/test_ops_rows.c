@@ -171,20 +171,25 @@ static void additions_match(void **state)
   ops_case_each(add_case);
 }
 
+/* Rows are those of x but for its first one, at which a row of -1 would be. */
 static void rows_case(struct ops_case *c)
 {
   const int64_t N = 150, D = 40;
   int32_t rows[70];
-  for (int i = 0; i < 70; i++) rows[i] = (i * 37 + 5) % 150; /* distinct */
+  for (int i = 0; i < 70; i++) rows[i] = i % 9 == 4 ? -1 : (i * 37 + 5) % 149; /* distinct */
   const int32_t *rows_device = ops_case_device(c, rows, sizeof rows);
   double *x = ops_case_values(c, N * D, 1), *part = ops_case_zeros(c, 70 * D);
   void *x_act = ops_case_act(c, x, N * D), *out = ops_case_empty_act(c, 70 * D);
-  for (int i = 0; i < 70; i++) memcpy(part + i * D, x + rows[i] * D, (size_t)D * sizeof *part);
-  c->ops->gather_rows(c->ops, out, x_act, rows_device, 70, D);
-  ops_case_check_act(c, "gather", out, part, 70 * D, 0);
+  char *from_1 = (char *)x_act + (size_t)D * c->ops->act_bytes;
   for (int i = 0; i < 70; i++)
-    for (int64_t j = 0; j < D; j++) x[rows[i] * D + j] += part[i * D + j];
-  c->ops->scatter_rows(c->ops, x_act, out, rows_device, 70, D);
+    if (rows[i] >= 0) memcpy(part + i * D, x + (rows[i] + 1) * D, (size_t)D * sizeof *part);
+  c->ops->gather_rows(c->ops, out, from_1, rows_device, 70, D);
+  ops_case_check_act(c, "gather", out, part, 70 * D, 0);
+  double *more = ops_case_values(c, 70 * D, 1);
+  const void *more_act = ops_case_act(c, more, 70 * D);
+  for (int i = 0; i < 70; i++)
+    for (int64_t j = 0; j < D && rows[i] >= 0; j++) x[(rows[i] + 1) * D + j] += more[i * D + j];
+  c->ops->scatter_rows(c->ops, from_1, more_act, rows_device, 70, D);
   ops_case_check_act(c, "scatter", x_act, x, N * D, 0);
 }
 

@@ -89,8 +89,21 @@ static void what_is_wrong_is_named(void **state)
     if (found == NULL || strcmp(found, cases[i].what) != 0) fail_msg("%zu: %s", i, error.what);
     assert_int_equal(folder.count, 0);
   }
+  static char longest[PLM_PROTEIN_LIMIT + 4] = ">p\n";
   struct plm_protein_folder folder;
   struct plm_error error;
+  for (int more = 0; more < 2; more++) {
+    begin();
+    memset(longest + 3, 'A', (size_t)(PLM_PROTEIN_LIMIT + more));
+    scratch_write(scratch_path("proteins/p.fasta"), longest,
+                  (size_t)(PLM_PROTEIN_LIMIT + more + 3));
+    put("proteins/p.contacts", "");
+    assert_int_equal(read_folder(&folder, &error), more ? PLM_LIMIT : PLM_OK);
+    if (more)
+      assert_non_null(
+          strstr(error.what, "p.fasta: a protein has at most 65536 residues, not 65537"));
+    plm_protein_folder_deinit(&folder);
+  }
   assert_int_equal(plm_path_remove(scratch_path("proteins"), NULL), PLM_OK);
   assert_int_equal(read_folder(&folder, &error), PLM_NOT_FOUND);
   put("proteins", "a file");

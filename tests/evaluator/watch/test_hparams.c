@@ -131,6 +131,15 @@ static void errors_name_the_file(void **state)
   assert_non_null(strstr(error.what, "none/" PLM_HPARAMS_FILE));
   assert_int_equal(plm_hparams_end(scratch_path("none"), &error), PLM_NOT_FOUND);
   assert_non_null(strstr(error.what, "none/" PLM_HPARAMS_FILE));
+  enum { SUBJECTS = 4000 };
+  static const char *many[SUBJECTS];
+  for (int i = 0; i < SUBJECTS; i++) many[i] = "a subject with a name";
+  const struct plm_hparams long_ones = {
+      .config = &config, .subjects = many, .subject_count = SUBJECTS};
+  assert_int_equal(plm_hparams_write(scratch_directory(), &long_ones, &error), PLM_LIMIT);
+  assert_string_equal(error.what,
+                      "the settings are too long for TensorBoard: more than 65536 bytes");
+  assert_false(plm_file_exists(scratch_path(PLM_HPARAMS_FILE)));
   plm_config_deinit(&config);
 }
 
