@@ -60,6 +60,9 @@ static void a_run_may_go_on_in_the_background(void **state)
   int ends[2];
   (void)state;
   assert_int_equal(plm_path_join(log, scripted_run, "logs/supervisor.log", NULL), PLM_OK);
+  const int input = open("its.yaml", O_RDONLY | O_CLOEXEC);
+  assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
+  close(input);
   for (int i = 0; i < 2; i++) {
     scratch_write("words", "", 0);
     unlink("told");

@@ -65,6 +65,7 @@ static void files_have_whole_lines(void **state)
     snprintf(line, sizeof line, "line %d of a rank\n", i);
     strcat(expected, line);
     put(ends[1], "line "); /* a line that comes in two parts */
+    if (i == 11) assert_true(scratch_appears(log.path, "line 10 of a rank\nline ", 10000));
     assert_int_equal(kill(writer, i % 2 == 0 ? SIGTERM : SIGUSR1), 0);
     put(ends[1], line + 5);
   }
