@@ -116,22 +116,23 @@ static void shape_text(int rank, const uint64_t *shape, char text[SHAPE_SIZE])
 
 static plm_status wrong_shape(const struct plm_tensor_shards *weights,
                               const struct plm_tensor_info *tensor, int rank, const uint64_t *shape,
-                              struct plm_error *error)
+                              const char *hint, struct plm_error *error)
 {
   char shard[SHARD_SIZE], found[SHAPE_SIZE], expected[SHAPE_SIZE];
   shape_text(tensor->rank, tensor->shape, found);
   shape_text(rank, shape, expected);
   plm_error_set(error, PLM_FORMAT, "tensor %.200s%s has the shape %s, but the model needs %s",
                 tensor->name, of_shard(weights, tensor, shard), found, expected);
-  return plm_error_hint(error, "the sizes in config.json are those of another model; use the file "
-                               "that was written with the weights");
+  return plm_error_hint(error, "%s; use the one that was written with the weights", hint);
 }
 
-/* Where the values of parameters go: into an arena, or one after another into a model. */
+/* The model that is read, and where the values of its parameters go: into an arena, or one after
+ * another into a model. */
 struct destination {
-  float *arena;            /* NULL: none */
-  struct plm_model *model; /* NULL: none */
-  float *room;             /* with a model: for its largest parameter */
+  const struct plm_model_config *config; /* NULL: only its parameters are known */
+  float *arena;                          /* NULL: none */
+  struct plm_model *model;               /* NULL: none */
+  float *room;                           /* with a model: for its largest parameter */
 };
 
 /* Copies the tensor of a parameter. values NULL: only checks its shape. */
@@ -145,7 +146,8 @@ static plm_status copy_parameter(const struct plm_tensor_shards *weights,
   const struct plm_tensor_info *tensor = plm_tensor_of_parameter(weights, naming, parameter);
   if (!tensor) return missing(naming, parameter, error);
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
-    return wrong_shape(weights, tensor, rank, shape, error);
+    return wrong_shape(weights, tensor, rank, shape,
+                       "the sizes in config.json are those of another model", error);
   if (values == NULL) return PLM_OK;
   PLM_TRY(plm_tensor_to_float(tensor, parameter->count, values, advance, error));
   return check_finite(weights, tensor, values, parameter->count, error);
@@ -182,6 +184,29 @@ static plm_status check_none_left(const struct plm_tensor_shards *weights,
     const struct plm_tensor_info *tensor = plm_tensor_shards_at(weights, i);
     if (plm_tensor_use(weights, naming, table, count, tensor) == PLM_TENSOR_UNKNOWN)
       return left_over(weights, naming, tensor, error);
+  }
+  return PLM_OK;
+}
+
+/* No parameter shows how many heads there are, so with a wrong number the model would compute
+ * something else without an error. */
+static plm_status check_heads(const struct plm_tensor_shards *weights,
+                              const struct plm_tensor_naming *naming,
+                              const struct plm_model_config *config, struct plm_error *error)
+{
+  char hint[128];
+  for (size_t i = 0; config != NULL && i < plm_tensor_shards_count(weights); i++) {
+    const struct plm_tensor_info *tensor = plm_tensor_shards_at(weights, i);
+    uint64_t shape[PLM_TENSOR_MAX_RANK] = {0};
+    int rank;
+    if (!plm_tensor_shape_of_heads(naming, config, tensor, &rank, shape) ||
+        (tensor->rank == rank && memcmp(tensor->shape, shape, sizeof shape) == 0))
+      continue;
+    (void)snprintf(
+        hint, sizeof hint,
+        "config.json says that num_attention_heads is %u, and so belongs to another model",
+        config->num_attention_heads);
+    return wrong_shape(weights, tensor, rank, shape, hint, error);
   }
   return PLM_OK;
 }
@@ -226,7 +251,7 @@ static plm_status copy_parameters(const struct plm_tensor_shards *weights,
     PLM_TRY(copy_parameter(weights, naming, &table[i], values, advance, error));
     if (to->model != NULL) plm_model_load_parameter(to->model, i, values);
   }
-  return PLM_OK;
+  return check_heads(weights, naming, to->config, error);
 }
 
 /* If head is NULL, the file must have the head of the table; otherwise *head says which head it
@@ -278,7 +303,7 @@ static plm_status check_file(const char *directory, const char *file,
   size_t count, elements;
   PLM_TRY(plm_path_join(path, directory, file, error));
   PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
-  const struct destination nowhere = {0};
+  const struct destination nowhere = {.config = config};
   const plm_status status = read_weights(path, table, count, &nowhere, head, NULL, NULL, error);
   free(table);
   return status;
@@ -314,9 +339,9 @@ plm_status plm_parameters_fetch_with(const char *directory, const char *file,
   for (size_t i = 0; parts != NULL && i < count; i++)
     if (table[i].adapter != 0 ? parts->adapters : parts->head && table[i].group == PLM_GROUP_HEAD)
       plm_model_initialise(&table[i], 1, parts->seed, *values);
-  const plm_status status =
-      read_weights(path, table, count, &(struct destination){.arena = *values},
-                   parts != NULL && parts->head ? &head : NULL, parts, advance, error);
+  const struct destination to = {.config = plm_model_config(model), .arena = *values};
+  const plm_status status = read_weights(
+      path, table, count, &to, parts != NULL && parts->head ? &head : NULL, parts, advance, error);
   if (status == PLM_OK) return PLM_OK;
   free(*values);
   *values = NULL;
@@ -336,7 +361,7 @@ static plm_status parameter_file_load(const char *directory, const char *file,
 {
   char path[PLM_PATH_SIZE];
   size_t count;
-  struct destination to = {.model = model};
+  struct destination to = {.config = plm_model_config(model), .model = model};
   struct plm_ops *ops = plm_model_ops(model);
   const struct plm_parameter *table = plm_model_table(model, &count);
   PLM_TRY(plm_path_join(path, directory, file, error));

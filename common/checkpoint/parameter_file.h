@@ -44,8 +44,10 @@ plm_status plm_parameters_read_trunk(const char *path, const struct plm_paramete
                                      size_t count, float *values, struct plm_error *error);
 
 /* Checks that DIRECTORY/FILE has a tensor of the right shape for each parameter of the model, with
- * any head, and reads no values. A model is only opened after this check: a config.json that fits
- * no weights then costs no memory. Errors as plm_parameters_read's. */
+ * any head, and that the tensors whose shape depends on the number of heads have it
+ * (tensor_names.h; also when a model is read). It reads no values. A model is only opened after
+ * this check: a config.json that fits no weights then costs no memory. Errors as
+ * plm_parameters_read's. */
 plm_status plm_parameters_check(const char *directory, const char *file,
                                 const struct plm_model_config *config, struct plm_error *error);
 /* The same, but the file must also have the model's own head, as for plm_parameters_fetch. */

@@ -51,6 +51,14 @@ const struct plm_tensor_info *plm_tensor_of_parameter(const struct plm_tensor_sh
 const struct plm_tensor_info *plm_tensor_of_trunk(const struct plm_tensor_shards *weights,
                                                   const char *name);
 
+/* Whether the shape of a tensor that is no parameter follows from the number of heads, as no
+ * parameter's does: the contact head has a weight for each head of each layer, and rotary
+ * frequencies are half as many as a head is wide. Then *rank and shape are those of this model. */
+bool plm_tensor_shape_of_heads(const struct plm_tensor_naming *naming,
+                               const struct plm_model_config *config,
+                               const struct plm_tensor_info *tensor, int *rank,
+                               uint64_t shape[PLM_TENSOR_MAX_RANK]);
+
 enum plm_tensor_use {
   PLM_TENSOR_PARAMETER,  /* of the model */
   PLM_TENSOR_OTHER_HEAD, /* of a head that is not read */

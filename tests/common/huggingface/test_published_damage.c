@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
@@ -111,12 +112,86 @@ static void other_formats_get_a_command(void **state)
   }
 }
 
+/* ---- heads --------------------------------------------------------------------------------- */
+
+static const char frequencies[] = "esm.encoder.layer.1.attention.self.rotary_embeddings.inv_freq";
+static const char esmc_frequencies[] = "esmc.rotary_emb.inv_freq";
+
+/* No parameter shows how many heads there are, so another number would give other results. */
+static void another_number_of_heads_is_found(void **state)
+{
+  static const struct {
+    enum plm_architecture architecture;
+    const char *name; /* of the tensor that shows it */
+    int rank;
+    uint64_t size;
+    uint32_t heads;   /* that config.json has */
+    const char *what; /* NULL: it fits */
+  } rows[] = {
+      {PLM_ESM2, PUBLISHED_CONTACTS "weight", 2, 8, 4, NULL},
+      {PLM_ESM2, PUBLISHED_CONTACTS "weight", 2, 8, 2,
+       "has the shape (1, 8), but the model needs (1, 4)"},
+      {PLM_ESM2, PUBLISHED_CONTACTS "weight", 2, 8, 1,
+       "has the shape (1, 8), but the model needs (1, 2)"},
+      {PLM_ESM2, PUBLISHED_CONTACTS "weight", 1, 8, 4,
+       "has the shape (8), but the model needs (1, 8)"},
+      {PLM_ESM2, PUBLISHED_CONTACTS "bias", 1, 1, 2, NULL},
+      {PLM_ESM2, frequencies, 1, 8, 4, NULL},
+      {PLM_ESM2, frequencies, 1, 8, 2, "has the shape (8), but the model needs (16)"},
+      {PLM_ESM2, frequencies, 1, 8, 1, "has the shape (8), but the model needs (32)"},
+      {PLM_ESM2, "esm.rotary_embeddings.inv_freq", 1, 8, 2, "has the shape (8)"},
+      {PLM_ESM2, "esm.embeddings.position_embeddings.weight", 1, 8, 2, NULL},
+      {PLM_ESMC, esmc_frequencies, 1, 8, 4, NULL},
+      {PLM_ESMC, esmc_frequencies, 1, 8, 2, "has the shape (8), but the model needs (16)"},
+      {PLM_ESMC, "esmc.rotary_emb.original_inv_freq", 1, 8, 2, "has the shape (8)"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char folder[PLM_PATH_SIZE], what[256], hint[128];
+    struct plm_error error = {0};
+    struct published_file file = published_file_of(rows[i].architecture);
+    published_add(&file, rows[i].name, PLM_F32, rows[i].rank, 1, rows[i].size, published_numbers);
+    published_folder_write(&file, folder);
+    file.model.num_attention_heads = rows[i].heads;
+    const plm_status status = plm_parameters_check(folder, PUBLISHED_WEIGHTS, &file.model, &error);
+    published_file_free(&file);
+    if (rows[i].what == NULL) {
+      if (status != PLM_OK) fail_msg("row %zu: %s", i, error.what);
+      continue;
+    }
+    assert_int_equal(status, PLM_FORMAT);
+    snprintf(what, sizeof what, "tensor %s %s", rows[i].name, rows[i].what);
+    snprintf(hint, sizeof hint, "config.json says that num_attention_heads is %u, ", rows[i].heads);
+    if (strstr(error.what, what) != error.what) fail_msg("row %zu: %s", i, error.what);
+    assert_non_null(strstr(error.where, PUBLISHED_WEIGHTS));
+    assert_ptr_equal(strstr(error.hint, hint), error.hint);
+  }
+}
+
+/* Sizes that parameters show are reported for them. */
+static void another_width_is_not_one_of_heads(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct published_file file = published_file_of(PLM_ESM2);
+  published_add_ignored(&file);
+  published_folder_write(&file, folder);
+  file.model.hidden_size = 128;
+  assert_int_equal(plm_parameters_check(folder, PUBLISHED_WEIGHTS, &file.model, &error),
+                   PLM_FORMAT);
+  assert_non_null(strstr(error.what, "word_embeddings.weight has the shape (33, 64)"));
+  published_file_free(&file);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_damaged_file_is_explained),
       cmocka_unit_test(damaged_shards_are_explained),
       cmocka_unit_test(other_formats_get_a_command),
+      cmocka_unit_test(another_number_of_heads_is_found),
+      cmocka_unit_test(another_width_is_not_one_of_heads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
