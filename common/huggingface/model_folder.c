@@ -306,11 +306,12 @@ struct plm_new_parts plm_model_folder_new_parts(const struct plm_model_folder *f
 }
 
 plm_status plm_model_folder_can_start(const struct plm_model_folder *folder,
-                                      const struct plm_model_config *model, struct plm_error *error)
+                                      const struct plm_model_config *model, struct plm_text *notes,
+                                      struct plm_error *error)
 {
   const struct plm_new_parts parts = plm_model_folder_new_parts(folder, model);
   struct plm_model_config read = *model;
-  PLM_TRY(plm_model_folder_fits(folder, model, NULL, error));
+  PLM_TRY(plm_model_folder_fits(folder, model, notes, error));
   if (parts.head) return PLM_OK;
   if (parts.adapters) read.lora = (struct plm_lora_config){0};
   return plm_parameters_check_whole(folder->directory, plm_model_folder_weights(folder), &read,

@@ -51,10 +51,13 @@ plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const 
 plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
                                  struct plm_hash *hash, struct plm_error *error);
 
+/* What stands above the notes below. */
+#define PLM_NOTES_TITLE "trainer.init_from: the weights were trained with other settings"
+
 /* Checks that the folder's weights fit a model: the same parameters with the same meaning.
  * PLM_CONFIG names the keys that differ, with both values. Keys that may differ (soft_logit_cap,
- * attention.*, max_length unless a patch_unet has other blocks with it) add a line each to notes,
- * which may be NULL. */
+ * attention.*, layer_norm_eps, token_dropout, max_length unless a patch_unet has other blocks with
+ * it) add a line each to notes, which may be NULL. */
 plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
                                  const struct plm_model_config *model, struct plm_text *notes,
                                  struct plm_error *error);
@@ -63,10 +66,10 @@ plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
 struct plm_new_parts plm_model_folder_new_parts(const struct plm_model_folder *folder,
                                                 const struct plm_model_config *model);
 /* Checks, without reading values, that a run of this model can begin with the folder's weights: it
- * fits, and unless the head is new, the weights have the model's head. PLM_CONFIG as above; other
- * errors are those of plm_parameters_check_whole. */
+ * fits, and unless the head is new, the weights have the model's head. notes and PLM_CONFIG as
+ * above; other errors are those of plm_parameters_check_whole. */
 plm_status plm_model_folder_can_start(const struct plm_model_folder *folder,
-                                      const struct plm_model_config *model,
+                                      const struct plm_model_config *model, struct plm_text *notes,
                                       struct plm_error *error);
 
 #endif

@@ -55,6 +55,7 @@ static plm_status validate_init_from(const struct plm_config *config, struct plm
   const char *from = config->trainer.init_from;
   struct plm_model_folder folder;
   struct plm_folder_facts facts;
+  struct plm_text notes = {0};
   if (from == NULL) return PLM_OK;
   if (!plm_file_exists(from)) {
     plm_warning("trainer.init_from: %s does not exist on this host", from);
@@ -62,12 +63,15 @@ static plm_status validate_init_from(const struct plm_config *config, struct plm
   }
   plm_status status = plm_model_folder_check(from, &folder, NULL, error);
   if (status == PLM_OK) status = plm_folder_facts_read(&folder, &facts, error);
-  if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, error);
-  if (status != PLM_OK) return error->status = PLM_CONFIG;
-  plm_text_printf(said, "trainer.init_from: ");
-  plm_folder_facts_print(&folder, &facts, said);
-  plm_text_puts(said, "\n");
-  return PLM_OK;
+  if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, &notes, error);
+  if (status == PLM_OK) {
+    plm_text_printf(said, "trainer.init_from: ");
+    plm_folder_facts_print(&folder, &facts, said);
+    plm_text_puts(said, "\n");
+    if (notes.length > 0) plm_text_printf(said, PLM_NOTES_TITLE ":\n%s", notes.data);
+  }
+  plm_text_deinit(&notes);
+  return status == PLM_OK ? PLM_OK : (error->status = PLM_CONFIG);
 }
 
 /* Like a corpus, what a task reads may be made later, or be on another host. */
@@ -187,7 +191,8 @@ const struct plm_command plm_command_validate = {
     .details =
         "Exits with 2 if there are mistakes. A corpus that does not exist on this host is only "
         "a warning, because it may be on another one. What trainer.init_from names is opened, "
-        "compared with the model, and described, and tables of probes are read. --json prints them "
+        "compared with the model, and described, also which settings differ, and tables of probes "
+        "are read. --json prints them "
         "as an array of texts.",
     .run = validate,
 };

@@ -11,9 +11,7 @@
 
 static void say_what_differs(const struct plm_text *notes)
 {
-  if (notes->length > 0)
-    plm_info("trainer.init_from: the weights were trained with other settings:\n%.*s",
-             (int)notes->length - 1, notes->data);
+  if (notes->length > 0) plm_info(PLM_NOTES_TITLE ":\n%.*s", (int)notes->length - 1, notes->data);
 }
 
 plm_status plm_keep_tensors(struct plm_trainer *trainer, const char *path, struct plm_error *error)

@@ -209,17 +209,18 @@ static void a_start_has_all_that_is_not_new(void **state)
   must_work(plm_parameters_write(path, table, count, values, &error), &error);
   free(values);
   free(table);
-  assert_int_equal(plm_model_folder_can_start(&folder, &model, &error), PLM_OK);
+  assert_int_equal(plm_model_folder_can_start(&folder, &model, NULL, &error), PLM_OK);
   model.lora = adapted(PLM_TRANSFORMER, 1).lora; /* new adapters are drawn */
-  assert_int_equal(plm_model_folder_can_start(&folder, &model, &error), PLM_OK);
+  assert_int_equal(plm_model_folder_can_start(&folder, &model, NULL, &error), PLM_OK);
   folder.model.lora = model.lora; /* the folder is said to have them, but its file does not */
-  assert_int_equal(plm_model_folder_can_start(&folder, &model, &error), PLM_FORMAT);
+  assert_int_equal(plm_model_folder_can_start(&folder, &model, NULL, &error), PLM_FORMAT);
   folder.model.lora = model.lora = (struct plm_lora_config){0};
   model.head =
       (struct plm_head_config){.kind = PLM_PREDICTS_RESIDUES, .outputs = 2, .loss = PLM_LOSS_CLASS};
-  assert_int_equal(plm_model_folder_can_start(&folder, &model, &error), PLM_OK); /* a new head */
+  assert_int_equal(plm_model_folder_can_start(&folder, &model, NULL, &error),
+                   PLM_OK); /* a new head */
   folder.model.head = model.head;
-  assert_int_equal(plm_model_folder_can_start(&folder, &model, &error), PLM_FORMAT);
+  assert_int_equal(plm_model_folder_can_start(&folder, &model, NULL, &error), PLM_FORMAT);
   assert_int_equal(unlink(path), 0);
 }
 

@@ -13,6 +13,7 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
+#include "tests/support/cases/published_file.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -124,6 +125,31 @@ static void a_fresh_run_is_compared_with_nothing(void **state)
   put(PLM_RUN_CONFIG, "seed: 1\ntrainer: {init_from: /nowhere/model}\n");
   must_work(inspect(weights_gone, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
   finds(&prepared, true, false, 100);
+}
+
+/* With other settings than the weights had, a run trains another model. */
+static void what_differs_from_first_weights_is_said(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE], yaml[2 * PLM_PATH_SIZE];
+  struct published_file file = published_file_of(PLM_ESM2);
+  struct plm_prepared prepared;
+  struct plm_error error = {0};
+  published_folder_write(&file, folder);
+  published_file_free(&file);
+  begin("seed: 1\n");
+  snprintf(
+      yaml, sizeof yaml,
+      "model: {architecture: esm2, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: "
+      "4, intermediate_size: 128, token_dropout: false}\ntrainer: {init_from: %s}\n",
+      folder);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = inspect(yaml, PLM_RESUME_NEVER, NULL, &prepared, &error);
+  const char *said = captured_end();
+  must_work(status, &error);
+  assert_non_null(
+      strstr(said, "trainer.init_from: the weights were trained with other settings:\n"));
+  assert_non_null(strstr(said, "token_dropout was true, is false\n"));
 }
 
 static void a_resumed_run_must_be_the_same(void **state)
@@ -452,6 +478,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_fresh_run_is_compared_with_nothing),
+      cmocka_unit_test(what_differs_from_first_weights_is_said),
       cmocka_unit_test(a_resumed_run_must_be_the_same),
       cmocka_unit_test(an_old_configuration_that_is_damaged_is_an_error),
       cmocka_unit_test(changes_are_printed),
