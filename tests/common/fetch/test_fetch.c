@@ -61,6 +61,7 @@ ssize_t read(int file, void *bytes, size_t size)
   struct stat information;
   if (stops_in != 0 && fstat(file, &information) == 0 && information.st_size == stops_in)
     plm_stop_requested = SIGTERM;
+  if (own_clock) fetch_head_parts++; /* a second passes */
   return syscall(SYS_read, file, bytes, size);
 }
 
@@ -404,6 +405,39 @@ static void the_bar_is_removed(void **state)
   fetch_head_close(&head);
 }
 
+/* What an earlier fetch has left is a part of the whole. */
+static void the_bar_begins_with_what_was_there(void **state)
+{
+  (void)state;
+  struct fetch_head head;
+  struct plm_fetched fetched = {0};
+  char part[PLM_PATH_SIZE], hash[PLM_HASH_HEX_SIZE], path[PLM_PATH_SIZE], *bytes;
+  size_t size;
+  fetch_head_open(&head, 1);
+  assert_int_equal(plm_path_join(path, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 24, &bytes, &size, NULL), PLM_OK);
+  plm_hash_to_hex(plm_hash_bytes(bytes, size), hash);
+  snprintf(part, sizeof part, "%s/%s.part", scratch_path("half"), hash);
+  assert_int_equal(plm_directory_make(scratch_path("half"), NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(part, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, part, PLM_CORPUS_DATA, NULL), PLM_OK);
+  scratch_write(path, bytes, size / 2);
+  free(bytes);
+  const struct plm_fetch_options options = options_of(&head, "half");
+  setenv("TERM", "xterm", 1);
+  captured_begin(STDERR_FILENO);
+  on_terminal = own_clock = true;
+  const plm_status status = plm_fetch_corpora(&options, &fetched, NULL);
+  on_terminal = own_clock = false;
+  const char *said = captured_end();
+  assert_int_equal(status, PLM_OK);
+  const char *bar = strstr(said, "\rfetch [");
+  assert_non_null(bar);
+  assert_int_equal(strncmp(strchr(bar, ']'), "]  50 %", 7), 0);
+  plm_fetched_release(&fetched);
+  fetch_head_close(&head);
+}
+
 int main(void)
 {
   plm_log_init("t", PLM_LOG_INFO);
@@ -418,6 +452,7 @@ int main(void)
       cmocka_unit_test(a_corpus_is_synced),
       cmocka_unit_test(a_malformed_description_is_named),
       cmocka_unit_test(the_bar_is_removed),
+      cmocka_unit_test(the_bar_begins_with_what_was_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
