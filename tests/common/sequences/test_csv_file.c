@@ -10,6 +10,7 @@
 
 #include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/scratch.h"
 
 static const char *write_file(const char *name, const void *bytes, size_t size)
@@ -252,6 +253,7 @@ static void fields_have_a_limit(void **state)
 {
   enum { MIB = 1 << 20 };
   (void)state;
+  if (!CHECKED_MEMORY) skip("a sanitizer copies the field each time that it grows a little");
   char *part = malloc(MIB);
   assert_non_null(part);
   memset(part, 'L', MIB);
