@@ -131,11 +131,9 @@ static void the_plan_that_was_given_up_last_stays(void **state)
   window_store_drop_plan(opened.store, last);
   for (uint64_t run = 0; run < OTHERS; run++) {
     struct store_plan *plan = plan_of(opened.store, run);
-    if (plan == first) {
-      met = true;
-      assert_int_equal(window_store_get(opened.store, plan, 0, 0, false, &packed, NULL),
-                       WINDOW_ABSENT);
-    }
+    met |= plan == first;
+    assert_int_equal(window_store_get(opened.store, plan, 0, 0, false, &packed, NULL),
+                     WINDOW_ABSENT);
     window_store_drop_plan(opened.store, plan);
   }
   assert_true(met);
