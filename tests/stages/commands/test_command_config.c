@@ -191,6 +191,7 @@ static void what_tasks_name_is_read(void **state)
       {"path: wrong.csv, target: y, split: s", "wrong.csv"},
       {"kind: assays, path: d, reference: list.csv, ids: [ONE]", NULL},
       {"kind: assays, path: d, reference: list.csv, ids: [ONE, TOW]", "lists no assay \"TOW\""},
+      {"kind: assays, path: d, reference: d, ids: [ONE]", "plm-pipeline: evaluator.tasks: a: "},
       {"kind: assays, path: d, reference: none.csv, ids: [ONE, TOW]", NULL}, /* made later */
       {"kind: assays, path: d, reference: list.csv", NULL},
       {"kind: contacts, path: d}, {name: b, kind: contacts, path: t.csv", "b: "},
@@ -216,6 +217,12 @@ static void what_tasks_name_is_read(void **state)
     assert_string_equal(command_out, cases[i].said != NULL ? "" : "its.yaml: valid\n");
   }
   assert_int_equal(COMMAND("validate", "./its.yaml", "--quiet"), 0);
+  assert_string_equal(command_out, "");
+  write_file("its.yaml",
+             "corpus: null\nevaluator: {tasks: [{name: a, path: d, target: y, split: s}]}\n");
+  assert_int_equal(COMMAND("validate", "its.yaml"), 1);
+  assert_int_equal(strncmp(command_err, "plm-pipeline: evaluator.tasks: a: ", 34), 0);
+  assert_non_null(strstr(command_err, "d is a folder\n"));
   assert_string_equal(command_out, "");
 }
 
