@@ -148,7 +148,7 @@ static plm_status copy_parameter(const struct plm_tensor_shards *weights,
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
     return wrong_shape(weights, tensor, rank, shape,
                        "the sizes in config.json are those of another model", error);
-  if (values == NULL) return PLM_OK;
+  if (values == NULL) return plm_tensor_to_float(tensor, 0, NULL, NULL, error); /* its type */
   PLM_TRY(plm_tensor_to_float(tensor, parameter->count, values, advance, error));
   return check_finite(weights, tensor, values, parameter->count, error);
 }
@@ -158,9 +158,12 @@ static plm_status left_over(const struct plm_tensor_shards *weights,
                             const struct plm_tensor_info *tensor, struct plm_error *error)
 {
   char shard[SHARD_SIZE];
-  if (strcmp(tensor->name, decoder) != 0)
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s%s is not a parameter of the model",
-                         tensor->name, of_shard(weights, tensor, shard));
+  if (strcmp(tensor->name, decoder) != 0) {
+    plm_error_set(error, PLM_FORMAT, "tensor %.200s%s is not a parameter of the model",
+                  tensor->name, of_shard(weights, tensor, shard));
+    return plm_error_hint(error, "config.json may be that of another model, such as one with fewer "
+                                 "layers; use the one that was written with the weights");
+  }
   plm_error_set(error, PLM_FORMAT,
                 "%s is not the embedding table, but config.json says that the model is tied",
                 tensor->name);

@@ -246,6 +246,12 @@ static plm_status parse_entries(struct plm_safetensors *file, const unsigned cha
 static plm_status parse_bytes(struct plm_safetensors *file, const unsigned char *bytes, size_t size,
                               struct plm_error *error)
 {
+  static const char pointer[] = "version https://git-lfs";
+  if (size >= sizeof pointer && memcmp(bytes, pointer, sizeof pointer - 1) == 0) {
+    plm_error_set(error, PLM_FORMAT, "it is a pointer of Git LFS, not the file that it points to");
+    return plm_error_hint(error, "run `git lfs pull` in the folder, or download it with "
+                                 "`hf download`");
+  }
   if (size < 8)
     return plm_error_set(error, PLM_FORMAT, "%zu bytes are too few for a safetensors file", size);
   uint64_t header_size = 0;
@@ -271,6 +277,8 @@ static plm_status parse_bytes(struct plm_safetensors *file, const unsigned char 
   return parse_entries(file, bytes + 8 + header_size, size - 8 - header_size, error);
 }
 
+static const char get_again[] = "the file is damaged, or was not copied completely; get it again";
+
 /* Parses the bytes into `made`, which becomes *file or is closed. */
 static plm_status parse_into(struct plm_safetensors *made, const void *bytes, size_t size,
                              const char *name, struct plm_safetensors **file,
@@ -278,8 +286,10 @@ static plm_status parse_into(struct plm_safetensors *made, const void *bytes, si
 {
   const plm_status status = parse_bytes(made, bytes, size, error);
   if (status != PLM_OK) {
+    const bool damaged = status == PLM_FORMAT || (status == PLM_LIMIT && made->header == NULL);
     plm_safetensors_close(made);
     plm_error_where(error, "%s", name);
+    if (damaged && error != NULL && error->hint[0] == '\0') plm_error_hint(error, "%s", get_again);
     return status;
   }
   *file = made;
@@ -306,9 +316,10 @@ static plm_status map_file(const char *path, void **mapping, size_t *size, struc
   }
   if (!S_ISREG(info.st_mode) || info.st_size == 0) {
     close(descriptor);
-    plm_error_set(error, PLM_FORMAT, "it is empty or not a regular file");
+    plm_error_set(error, PLM_FORMAT,
+                  S_ISREG(info.st_mode) ? "it is empty" : "it is not a regular file");
     plm_error_where(error, "%s", path);
-    return PLM_FORMAT;
+    return S_ISREG(info.st_mode) ? plm_error_hint(error, "%s", get_again) : PLM_FORMAT;
   }
   *size = (size_t)info.st_size;
   *mapping = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, descriptor, 0);

@@ -69,13 +69,18 @@ bool plm_tensor_shards_sharded(const struct plm_tensor_shards *files)
 /* ---- shards -------------------------------------------------------------------------------- */
 
 /* A shard lies beside its index, so its name must not be a path. */
-static plm_status check_shard_name(const char *name, struct plm_error *error)
+static plm_status check_shard_name(const cJSON *entry, struct plm_error *error)
 {
+  const char *name = entry->valuestring;
   const size_t length = strlen(name);
-  if (length == 0 || length > 255 || strchr(name, '/') != NULL || name[0] == '.')
-    return plm_error_set(error, PLM_FORMAT,
-                         "\"%.200s\" is not a valid name of a shard: a shard lies beside its index",
-                         name);
+  if (length == 0 || length > 255 || strchr(name, '/') != NULL || name[0] == '.') {
+    plm_error_set(error, PLM_FORMAT,
+                  "tensor %.120s: \"%.200s\" is not a valid name of a shard: a shard lies beside "
+                  "its index",
+                  entry->string, name);
+    return plm_error_hint(error, "transformers writes no such index; get the folder again from "
+                                 "where it was published");
+  }
   return PLM_OK;
 }
 
@@ -87,7 +92,7 @@ static plm_status shard_of(struct plm_tensor_shards *files, const char *director
   char path[PLM_PATH_SIZE];
   for (*shard = 0; *shard < files->count; ++*shard)
     if (strcmp(files->names[*shard], name) == 0) return PLM_OK;
-  PLM_TRY(check_shard_name(name, error));
+  PLM_TRY(check_shard_name(entry, error));
   if (files->count == MAX_SHARDS)
     return plm_error_set(error, PLM_LIMIT, "more than %d shards", MAX_SHARDS);
   PLM_TRY(plm_path_join(path, directory, name, error));
@@ -107,6 +112,37 @@ static plm_status shard_of(struct plm_tensor_shards *files, const char *director
   return PLM_OK;
 }
 
+static int compare_entries(const void *a, const void *b)
+{
+  const cJSON *const *x = a, *const *y = b;
+  return strcmp((*x)->string, (*y)->string);
+}
+
+/* The shards have other tensors than the entries of the index: names one of them. */
+static plm_status not_listed(const struct plm_tensor_shards *files, const cJSON *map,
+                             size_t entries, struct plm_error *error)
+{
+  const cJSON **sorted = plm_alloc(entries * sizeof(cJSON *));
+  const char *name = "", *shard = "";
+  size_t count = 0;
+  for (const cJSON *item = map->child; item != NULL; item = item->next) sorted[count++] = item;
+  qsort(sorted, entries, sizeof(cJSON *), compare_entries);
+  for (size_t s = 0; s < files->count && name[0] == '\0'; s++)
+    for (size_t i = 0; i < plm_safetensors_count(files->shards[s]) && name[0] == '\0'; i++) {
+      const cJSON wanted = {.string = (char *)plm_safetensors_at(files->shards[s], i)->name};
+      const cJSON *key = &wanted,
+                  **found = bsearch(&key, sorted, entries, sizeof(cJSON *), compare_entries);
+      if (found != NULL && strcmp((*found)->valuestring, files->names[s]) == 0) continue;
+      name = wanted.string;
+      shard = files->names[s];
+    }
+  free(sorted);
+  return plm_error_set(error, PLM_FORMAT,
+                       "the shards have %zu tensors, but the index lists %zu: it lacks %.120s of "
+                       "%.120s",
+                       files->tensors, entries, name, shard);
+}
+
 static plm_status parse_weight_map(struct plm_tensor_shards *files, const char *directory,
                                    const cJSON *map, struct plm_error *error)
 {
@@ -123,10 +159,7 @@ static plm_status parse_weight_map(struct plm_tensor_shards *files, const char *
                            item->valuestring);
   }
   /* every entry names a different tensor, so equal counts mean that both list the same ones */
-  if (files->tensors != entries)
-    return plm_error_set(error, PLM_FORMAT, "the shards have %zu tensors, but the index lists %zu",
-                         files->tensors, entries);
-  return PLM_OK;
+  return files->tensors == entries ? PLM_OK : not_listed(files, map, entries, error);
 }
 
 static plm_status open_shards(struct plm_tensor_shards *files, const char *index_path,
@@ -148,8 +181,11 @@ static plm_status open_shards(struct plm_tensor_shards *files, const char *index
   if (status == PLM_OK)
     status = parse_weight_map(files, directory,
                               cJSON_GetObjectItemCaseSensitive(json, "weight_map"), error);
-  if (status != PLM_OK && error != NULL && error->where[0] == '\0')
+  if (status != PLM_OK && error != NULL && error->where[0] == '\0') {
     plm_error_where(error, "%s", index_path);
+    if (status == PLM_FORMAT && error->hint[0] == '\0')
+      plm_error_hint(error, "the index is damaged or belongs to other files; get the folder again");
+  }
   cJSON_Delete(json);
   free(text);
   return status;

@@ -75,9 +75,12 @@ plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t coun
 {
   const unsigned char *from = tensor->data;
   const size_t bytes = element_bytes(tensor->dtype);
-  if (bytes == 0)
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s does not hold floating-point numbers",
-                         tensor->name);
+  if (bytes == 0) {
+    plm_error_set(error, PLM_FORMAT, "tensor %.200s does not hold floating-point numbers",
+                  tensor->name);
+    return plm_error_hint(error, "F32, F16, BF16 and F64 are read; use weights that are not "
+                                 "quantized");
+  }
   for (size_t at = 0, part; at < count; at += part) { /* the file is read as it is touched */
     part = plm_advance_step((count - at) * bytes) / bytes;
     convert(tensor->dtype, from + at * bytes, part, values + at);

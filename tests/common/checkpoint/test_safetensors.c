@@ -36,6 +36,7 @@ static void expect(const char *header, size_t data_size, plm_status expected, co
   if (status != expected || (says && !strstr(error.what, says)))
     fail_msg("%s\n  gave \"%s\", not \"%s\"", header, error.what, says ? says : "success");
   if (says) assert_string_equal(error.where, "some/file");
+  if (status == PLM_FORMAT) assert_non_null(strstr(error.hint, "get it again"));
   plm_safetensors_close(file);
   free(bytes);
 }
@@ -224,7 +225,26 @@ static void broken_lengths_are_named(void **state)
     assert_int_equal(plm_safetensors_parse(bytes, cases[i].size, "x", &file, &error),
                      cases[i].status);
     assert_non_null(strstr(error.what, cases[i].says));
+    assert_non_null(strstr(error.hint, "was not copied completely; get it again"));
     assert_null(file);
+  }
+}
+
+/* What a clone without git-lfs leaves in the place of each large file. */
+static void a_pointer_of_git_lfs_is_known(void **state)
+{
+  (void)state;
+  static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n";
+  static const size_t sizes[] = {sizeof pointer - 1, 24, 23}; /* the last one is cut */
+  for (size_t i = 0; i < 3; i++) {
+    struct plm_safetensors *file;
+    struct plm_error error = {0};
+    const bool known = i < 2;
+    assert_int_equal(plm_safetensors_parse(pointer, sizes[i], "x", &file, &error),
+                     known ? PLM_FORMAT : PLM_LIMIT);
+    assert_int_equal(strstr(error.what, "it is a pointer of Git LFS") != NULL, known);
+    assert_int_equal(strstr(error.hint, "run `git lfs pull` in the folder") != NULL, known);
+    assert_string_equal(error.where, "x");
   }
 }
 
@@ -303,7 +323,10 @@ static void missing_and_empty_files(void **state)
   assert_int_equal(plm_file_write(path, "", 0, 0600, &error), PLM_OK);
   assert_int_equal(plm_safetensors_open(path, &file, &error), PLM_FORMAT);
   assert_string_equal(error.where, path);
+  assert_string_equal(error.what, "it is empty");
+  assert_non_null(strstr(error.hint, "get it again"));
   assert_int_equal(plm_safetensors_open(scratch_directory(), &file, &error), PLM_FORMAT);
+  assert_string_equal(error.what, "it is not a regular file");
 }
 
 static plm_status open_two(void *context, struct plm_error *error)
@@ -379,6 +402,7 @@ int main(void)
       cmocka_unit_test(good_files_pass),
       cmocka_unit_test(broken_rules_are_named),
       cmocka_unit_test(broken_lengths_are_named),
+      cmocka_unit_test(a_pointer_of_git_lfs_is_known),
       cmocka_unit_test(files_read_back),
       cmocka_unit_test(a_header_is_read_whole_or_not_at_all),
       cmocka_unit_test(truncations_are_found),

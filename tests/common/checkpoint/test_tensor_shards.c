@@ -136,6 +136,7 @@ static void refuses(plm_status status, const char *what, bool where)
   assert_null(files);
   if (strstr(error.what, what) == NULL) fail_msg("\"%s\" is not \"%s\"", error.what, what);
   assert_int_equal(where, strcmp(error.where, path_of("m.index.json")) == 0);
+  if (where) assert_string_not_equal(error.hint, ""); /* it says what to do */
 }
 
 static void neither_file_nor_index_is_not_found(void **state)
@@ -171,7 +172,7 @@ static void a_shard_is_a_plain_name(void **state)
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     snprintf(json, sizeof json, "{\"weight_map\":{\"a\":\"%s\"}}", wrong[i]);
     write_index(json);
-    snprintf(what, sizeof what, "\"%s\" is not a valid name of a shard", wrong[i]);
+    snprintf(what, sizeof what, "tensor a: \"%s\" is not a valid name of a shard", wrong[i]);
     refuses(PLM_FORMAT, what, true);
   }
   for (int length = 255; length <= 256; length++) { /* a file system knows 255 bytes at most */
@@ -190,8 +191,13 @@ static void index_and_shards_list_the_same_tensors(void **state)
   write_tensors("two", "c");
   write_index("{\"weight_map\":{\"a\":\"one\",\"b\":\"one\",\"c\":\"one\"}}");
   refuses(PLM_FORMAT, "tensor c is not in one", true);
-  write_index("{\"weight_map\":{\"a\":\"one\",\"c\":\"two\"}}");
-  refuses(PLM_FORMAT, "the shards have 3 tensors, but the index lists 2", true);
+  write_index("{\"weight_map\":{\"c\":\"two\",\"a\":\"one\"}}");
+  refuses(PLM_FORMAT, "the shards have 3 tensors, but the index lists 2: it lacks b of one", true);
+  write_tensors("two", "abc"); /* the index lists the others of these names */
+  write_index("{\"weight_map\":{\"a\":\"one\",\"b\":\"two\",\"c\":\"two\"}}");
+  refuses(PLM_FORMAT, "the shards have 5 tensors, but the index lists 3: it lacks b of one", true);
+  write_index("{\"weight_map\":{\"b\":\"one\",\"c\":\"two\",\"a\":\"one\"}}");
+  refuses(PLM_FORMAT, "the shards have 5 tensors, but the index lists 3: it lacks a of two", true);
   write_index("{\"weight_map\":{\"a\":\"one\",\"b\":\"one\"}}");
   plm_tensor_shards_close(open_files(path_of("m")));
 }

@@ -58,6 +58,19 @@ static void types_have_the_names_of_torch(void **state)
   }
 }
 
+static void other_types_are_refused(void **state)
+{
+  (void)state;
+  static const enum plm_dtype types[] = {PLM_I32, PLM_I64, PLM_U8, PLM_DTYPE_OTHER};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    const struct plm_tensor_info tensor = {.name = "t", .dtype = types[i]};
+    struct plm_error error = {0};
+    assert_int_equal(plm_tensor_to_float(&tensor, 0, NULL, NULL, &error), PLM_FORMAT);
+    assert_string_equal(error.what, "tensor t does not hold floating-point numbers");
+    assert_non_null(strstr(error.hint, "weights that are not quantized"));
+  }
+}
+
 struct told {
   uint64_t done, most, total; /* most: bytes between two calls */
 };
@@ -111,6 +124,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(half_precision_is_converted_exactly),
       cmocka_unit_test(types_have_the_names_of_torch),
+      cmocka_unit_test(other_types_are_refused),
       cmocka_unit_test(a_large_tensor_is_told_part_by_part),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

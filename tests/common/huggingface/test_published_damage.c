@@ -40,6 +40,43 @@ static void a_damaged_file_is_explained(void **state)
   published_file_free(&file);
 }
 
+/* Also where values are not read, as in `validate` and `checkpoints`. */
+static void quantized_weights_are_refused(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct published_file file = published_file_of(PLM_ESM2);
+  const char *query = "esm.encoder.layer.1.attention.self.query.weight";
+  struct plm_tensor_info *tensor = published_tensor(&file, query);
+  tensor->dtype = PLM_U8;
+  tensor->bytes /= 4;
+  published_folder_write(&file, folder);
+  published_expect(&file, folder, "use weights that are not quantized");
+  assert_int_equal(plm_parameters_check(folder, PUBLISHED_WEIGHTS, &file.model, &error),
+                   PLM_FORMAT);
+  assert_non_null(strstr(error.what, "query.weight does not hold floating-point numbers"));
+  published_file_free(&file);
+}
+
+/* config.json of a smaller model: the weights have more layers than it says. */
+static void more_layers_than_expected_are_explained(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct published_file file = published_file_of(PLM_ESM2);
+  published_add_ignored(&file);
+  published_folder_write(&file, folder);
+  file.model.num_hidden_layers = 1;
+  assert_int_equal(plm_parameters_check(folder, PUBLISHED_WEIGHTS, &file.model, &error),
+                   PLM_FORMAT);
+  assert_non_null(strstr(error.what, "tensor esm.encoder.layer.1."));
+  assert_non_null(strstr(error.what, "is not a parameter of the model"));
+  assert_non_null(strstr(error.hint, "config.json may be that of another model"));
+  published_file_free(&file);
+}
+
 static void damaged_shards_are_explained(void **state)
 {
   (void)state;
@@ -188,6 +225,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_damaged_file_is_explained),
+      cmocka_unit_test(quantized_weights_are_refused),
+      cmocka_unit_test(more_layers_than_expected_are_explained),
       cmocka_unit_test(damaged_shards_are_explained),
       cmocka_unit_test(other_formats_get_a_command),
       cmocka_unit_test(another_number_of_heads_is_found),
