@@ -72,6 +72,12 @@ static plm_status model_folder_resolve(const char *directory, char path[PLM_PATH
   char *real = realpath(directory, NULL);
   if (real == NULL && errno == ENOENT) return no_model(directory, "there is no such folder", error);
   if (real == NULL) return plm_error_errno(error, "cannot open %s", directory);
+  if (!plm_directory_exists(real)) {
+    free(real);
+    plm_error_set(error, PLM_NOT_FOUND, "this is a file, not the folder of a model");
+    plm_error_where(error, "%s", directory);
+    return plm_error_hint(error, "give its folder, which has config.json and model.safetensors");
+  }
   const plm_status status = plm_path_join(path, "", real, error);
   free(real);
   return status;

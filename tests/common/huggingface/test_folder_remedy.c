@@ -1,4 +1,4 @@
-/* What is said about a folder whose weights are not safetensors. */
+/* What is said about a folder that has no safetensors, or does not exist. */
 #include "common/huggingface/folder_remedy.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void a_name_that_is_not_plain_is_left_out(void **state)
 {
   (void)state;
   static const char *const names[] = {"a b", "a\"b", "a$b", "a'b", "a;b", "a`b", "a\nb", "a\\b"};
-  static const char *const files[] = {"model.bin", NULL};
+  static const char *const files[] = {"config.json", "model.bin", NULL};
   char path[PLM_PATH_SIZE], longer[200];
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *said = said_of(names[i], files, path);
@@ -65,6 +65,7 @@ static void a_path_in_the_command_has_a_bounded_length(void **state)
   char *end = stpcpy(path, "r");
   assert_int_equal(plm_directory_make("r", NULL), PLM_OK);
   scratch_write("r/model.bin", "", 0);
+  scratch_write("r/config.json", "", 0);
   while (end - path < 160) *end++ = '/'; /* more of them name the same folder */
   *end = '\0';
   assert_true(plm_folder_remedy(path, &error));
@@ -80,10 +81,12 @@ static void a_name_like_an_option_is_left_out(void **state)
   (void)state;
   static const char *const names[] = {"-o", "o-"};
   for (int i = 0; i < 2; i++) {
-    char file[16];
+    char file[24];
     struct plm_error error = {0};
     assert_int_equal(plm_directory_make(names[i], NULL), PLM_OK);
     snprintf(file, sizeof file, "%s/a.bin", names[i]);
+    scratch_write(file, "", 0);
+    snprintf(file, sizeof file, "%s/config.json", names[i]);
     scratch_write(file, "", 0);
     assert_true(plm_folder_remedy(names[i], &error));
     assert_non_null(strstr(error.hint, i == 0 ? "d = \"DIR\"; " : "d = \"o-\"; "));
@@ -101,6 +104,67 @@ static void other_formats_are_fetched_again(void **state)
     snprintf(what, sizeof what, "only safetensors are read, not %s; get the same model", names[i]);
     assert_non_null(strstr(said, what));
   }
+}
+
+/* Without config.json, nothing can be converted. */
+static void a_missing_configuration_is_named(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  const char *said = said_of("bare", (const char *const[]){"b.bin", "vocab.txt", NULL}, path);
+  assert_non_null(
+      strstr(said, "not b.bin, and config.json, which converting it needs, is missing"));
+  assert_null(strstr(said, "python3"));
+}
+
+/* The names of files that fair-esm and ESM-C give are close to those of the Hub. */
+static void the_same_model_is_named(void **state)
+{
+  (void)state;
+  static const char example[] =
+      "such as: hf download facebook/esm2_t6_8M_UR50D --local-dir esm2_t6";
+  static const struct {
+    const char *file, *said;
+  } rows[] = {
+      {"esm2_t12_35M_UR50D.pt",
+       ": hf download facebook/esm2_t12_35M_UR50D --local-dir esm2_t12_35M"},
+      {"esm2_t33_650M_UR50D-contact-regression.pt",
+       ": hf download facebook/esm2_t33_650M_UR50D --local-dir esm2_t33_650M_UR50D"},
+      {"esmc_300m_2024_12_v0.pth", ": hf download biohub/ESMC-300M --local-dir ESMC-300M"},
+      {"esmc_600m_2024_12_v0.pth", example},
+      {"esm2_t6$(id).pt", example},
+      {"esm1v_t33_650M_UR90S_1.pt", example},
+      {"model.gguf", example},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char path[PLM_PATH_SIZE], folder[16];
+    snprintf(folder, sizeof folder, "same-%zu", i);
+    const char *said = said_of(folder, (const char *const[]){rows[i].file, NULL}, path);
+    if (strstr(said, rows[i].said) == NULL) fail_msg("%s", said);
+  }
+}
+
+static void only_a_configuration_is_not_enough(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  const char *said = said_of("json", (const char *const[]){"config.json", "vocab.txt", NULL}, path);
+  assert_non_null(strstr(said, "there is a config.json, but no safetensors"));
+}
+
+/* A path that does not exist may be the name of a repository. */
+static void a_name_of_the_hub_is_downloaded(void **state)
+{
+  (void)state;
+  static const char *const others[] = {"esm2",    "/esm2",   "facebook/", "a/b/c", "./esm2",
+                                       "runs/me", "a/-esm2", "a/.esm2",   "a/e b", "a/$(id)"};
+  struct plm_error error = {0};
+  assert_int_equal(plm_directory_make("runs", NULL), PLM_OK); /* then the name of a run is wrong */
+  assert_true(plm_folder_remedy("facebook/esm2_t6_8M_UR50D", &error));
+  assert_non_null(strstr(error.hint, "download it and give its folder: hf download "
+                                     "facebook/esm2_t6_8M_UR50D --local-dir esm2_t6_8M_UR50D"));
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (plm_folder_remedy(others[i], &error)) fail_msg("%s: %s", others[i], error.hint);
 }
 
 static void nothing_is_said_of_other_folders(void **state)
@@ -129,6 +193,10 @@ int main(void)
       cmocka_unit_test(a_path_in_the_command_has_a_bounded_length),
       cmocka_unit_test(a_name_like_an_option_is_left_out),
       cmocka_unit_test(other_formats_are_fetched_again),
+      cmocka_unit_test(a_missing_configuration_is_named),
+      cmocka_unit_test(the_same_model_is_named),
+      cmocka_unit_test(only_a_configuration_is_not_enough),
+      cmocka_unit_test(a_name_of_the_hub_is_downloaded),
       cmocka_unit_test(nothing_is_said_of_other_folders),
   };
   return cmocka_run_group_tests(tests, enter_scratch, NULL);

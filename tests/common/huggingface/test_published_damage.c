@@ -129,7 +129,7 @@ static void other_formats_get_a_command(void **state)
   } formats[] = {{"pytorch_model.bin", "M.from_pretrained(d).save_pretrained(d)"},
                  {"pytorch_model-00001-of-00002.bin", "not pytorch_model-00001-of-00002.bin"},
                  {"esmc_300m_2024_12_v0.pth", "hf download"},
-                 {"README.md", "save_pretrained wrote"}};
+                 {"README.md", "there is a config.json, but no safetensors"}};
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
     char folder[PLM_PATH_SIZE], command[PLM_PATH_SIZE];
     struct plm_model_folder found;
@@ -147,6 +147,24 @@ static void other_formats_get_a_command(void **state)
     assert_int_equal(plm_model_folder_check(command, &found, NULL, &error), PLM_NOT_FOUND);
     assert_null(strstr(error.hint, "$("));
   }
+}
+
+/* A file in the place of its folder. */
+static void a_file_is_not_a_folder(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  struct plm_model_folder found;
+  struct plm_error error = {0};
+  struct published_file file = published_file_of(PLM_ESM2);
+  published_folder_write(&file, folder);
+  published_file_free(&file);
+  assert_int_equal(plm_path_join(path, folder, PUBLISHED_WEIGHTS, NULL), PLM_OK);
+  assert_int_equal(plm_model_folder_check(path, &found, NULL, &error), PLM_NOT_FOUND);
+  assert_string_equal(error.what, "this is a file, not the folder of a model");
+  assert_string_equal(error.where, path);
+  assert_ptr_equal(strstr(error.hint, "give its folder"), error.hint);
+  assert_int_equal(plm_model_folder_check(folder, &found, NULL, &error), PLM_OK);
 }
 
 /* ---- heads --------------------------------------------------------------------------------- */
@@ -229,6 +247,7 @@ int main(void)
       cmocka_unit_test(more_layers_than_expected_are_explained),
       cmocka_unit_test(damaged_shards_are_explained),
       cmocka_unit_test(other_formats_get_a_command),
+      cmocka_unit_test(a_file_is_not_a_folder),
       cmocka_unit_test(another_number_of_heads_is_found),
       cmocka_unit_test(another_width_is_not_one_of_heads),
   };
