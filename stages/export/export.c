@@ -341,8 +341,9 @@ static plm_status write_folder(struct export *export, const float *values, struc
 static plm_status export_into(struct export *export, struct plm_error *error)
 {
   export->target.lock = -1;
-  PLM_TRY(plm_parameters_check(export->folder.directory, export->weights_file,
-                               &export->folder.model, error));
+  struct plm_model_config read = export->folder.model;
+  if (export->head.found) read.head = (struct plm_head_config){0}; /* that of the adapter is used */
+  PLM_TRY(plm_parameters_check(export->folder.directory, export->weights_file, &read, error));
   float *values = calloc(export->weights.elements, sizeof *values);
   if (values == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights",
