@@ -185,7 +185,10 @@ static plm_status receive_routing_id(void *socket, struct plm_message *message,
   const int size = zmq_recv(socket, message->routing_id, sizeof message->routing_id, ZMQ_DONTWAIT);
   if (size < 0)
     return zmq_errno() == EAGAIN || zmq_errno() == EINTR ? PLM_AGAIN : zmq_failed(error, "receive");
-  PLM_ASSERT((size_t)size <= sizeof message->routing_id); /* libzmq's have at most 255 bytes */
+  if ((size_t)size > sizeof message->routing_id) { /* libzmq does not limit what a peer says */
+    socket_drain(socket);
+    return plm_error_set(error, PLM_PROTOCOL, "routing id of %d bytes", size);
+  }
   message->routing_id_bytes = (size_t)size;
   return PLM_OK;
 }

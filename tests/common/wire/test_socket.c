@@ -15,6 +15,7 @@
 #include "common/base/files/file.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/peers/raw_peer.h"
 
 static plm_status bind_ipc(const char *path, struct plm_error *error)
 {
@@ -286,6 +287,46 @@ static void wrong_messages_are_dropped_whole(void **state)
   close_ends(&ends);
 }
 
+/* libzmq's own routing ids have at most 255 bytes, but it passes on what another peer says. */
+static void a_long_routing_id_is_refused(void **state)
+{
+  (void)state;
+  enum { LONGEST = sizeof((struct plm_message *)0)->routing_id };
+  char bound[256];
+  void *context = zmq_ctx_new(), *router;
+  assert_int_equal(plm_socket_open(context, ZMQ_ROUTER, 1024, &router, NULL), PLM_OK);
+  assert_int_equal(plm_socket_bind(router, "tcp://127.0.0.1:*", NULL, bound, NULL), PLM_OK);
+  for (size_t size = LONGEST; size <= LONGEST + 1; size++) {
+    struct plm_header header = {.type = PLM_MESSAGE_PONG};
+    struct plm_message message;
+    struct plm_error error = {0};
+    uint8_t bytes[PLM_HEADER_BYTES];
+    plm_status status;
+    header.payload_hash = plm_hash_bytes("", 0);
+    plm_header_encode(&header, bytes);
+    const int peer = raw_peer_connect(bound);
+    assert_true(raw_peer_greet_as(peer, size));
+    assert_true(raw_peer_send_frame(peer, true, bytes, sizeof bytes));
+    assert_true(raw_peer_send_frame(peer, false, "", 0));
+    zmq_pollitem_t item = {.socket = router, .events = ZMQ_POLLIN};
+    assert_int_equal(zmq_poll(&item, 1, 60000), 1); /* the message arrives */
+    status = plm_message_receive(router, true, &message, &error);
+    if (size == LONGEST) {
+      assert_int_equal(status, PLM_OK);
+      assert_int_equal(message.routing_id_bytes, LONGEST);
+      zmq_msg_close(&message.payload);
+    } else {
+      assert_int_equal(status, PLM_PROTOCOL);
+      assert_int_equal(message.routing_id_bytes, 0);
+      assert_string_equal(error.what, "routing id of 257 bytes");
+    }
+    assert_int_equal(plm_message_receive(router, true, &message, NULL), PLM_AGAIN);
+    close(peer);
+  }
+  zmq_close(router);
+  zmq_ctx_term(context);
+}
+
 static void a_peer_that_has_left_is_noticed(void **state)
 {
   (void)state;
@@ -364,6 +405,7 @@ int main(void)
       cmocka_unit_test(a_socket_in_use_is_kept),
       cmocka_unit_test(names_are_bound_by_their_address),
       cmocka_unit_test(wrong_messages_are_dropped_whole),
+      cmocka_unit_test(a_long_routing_id_is_refused),
       cmocka_unit_test(a_peer_that_has_left_is_noticed),
       cmocka_unit_test(a_context_needs_descriptors),
       cmocka_unit_test(what_cannot_be_sent_is_released),

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/status.h"
 
 int raw_peer_connect(const char *endpoint)
 {
@@ -66,16 +67,29 @@ bool raw_peer_send_frame(int descriptor, bool more, const void *bytes, size_t si
   return raw_peer_send(descriptor, head, sizeof head) && raw_peer_send(descriptor, bytes, size);
 }
 
-bool raw_peer_greet(int descriptor)
+bool raw_peer_greet_as(int descriptor, size_t size)
 {
-  static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
-                              "DEALER";
+  static const char properties[] = "\x05READY\x0bSocket-Type\0\0\0\x06"
+                                   "DEALER\x08Identity\0\0";
+  enum { HEADER = 9, FIXED = sizeof properties - 1 + 2 };
   unsigned char greeting[64] = {0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
-  unsigned char theirs[256];
+  unsigned char ready[HEADER + FIXED + 1000] = {0x06}, theirs[256]; /* a long command */
+  PLM_ASSERT(size <= 1000);
+  ready[7] = (unsigned char)((FIXED + size) >> 8);
+  ready[8] = (unsigned char)(FIXED + size);
+  memcpy(ready + HEADER, properties, sizeof properties - 1);
+  ready[HEADER + FIXED - 2] = (unsigned char)(size >> 8);
+  ready[HEADER + FIXED - 1] = (unsigned char)size;
+  memset(ready + HEADER + FIXED, 'x', size);
   if (!raw_peer_send(descriptor, greeting, sizeof greeting)) return false;
   if (!receive(descriptor, theirs, sizeof greeting)) return false;
-  if (!raw_peer_send(descriptor, ready, sizeof ready - 1)) return false;
+  if (!raw_peer_send(descriptor, ready, HEADER + FIXED + size)) return false;
   return receive(descriptor, theirs, 2) && receive(descriptor, theirs + 2, theirs[1]);
+}
+
+bool raw_peer_greet(int descriptor)
+{
+  return raw_peer_greet_as(descriptor, 0);
 }
 
 bool raw_peer_hung_up(int descriptor, int timeout_ms)

@@ -12,6 +12,8 @@
 int raw_peer_connect(const char *endpoint);
 /* Completes the handshake of a DEALER without keys. False: the other side hung up. */
 bool raw_peer_greet(int descriptor);
+/* The same with a routing id of `size` bytes, at most 1,000, of any value. */
+bool raw_peer_greet_as(int descriptor, size_t size);
 /* Sends all of it, blocking. False: the other side hung up. */
 bool raw_peer_send(int descriptor, const void *bytes, size_t size);
 /* Sends one frame; `more` follow. */
