@@ -135,6 +135,10 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
       return plm_sequence_bad(reader, builder->bad_line, error,
                               "'|' separates chains, which only embed with ESM-C takes; make each "
                               "chain a record");
+    if (bad == '<' || bad == '_')
+      return plm_sequence_bad(reader, builder->bad_line, error,
+                              "character '%c' is not a residue; only generate takes <mask> and _",
+                              bad);
     if (isprint(bad))
       return plm_sequence_bad(reader, builder->bad_line, error, "character '%c' is not a residue",
                               bad);

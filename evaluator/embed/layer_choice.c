@@ -15,9 +15,12 @@ static plm_status parse_word(const char *word, size_t length, uint32_t blocks, u
   *state = blocks;
   if (length == 4 && strncmp(word, "last", 4) == 0) return PLM_OK;
   const unsigned long number = strtoul(word, &end, 10);
-  if (length == 0 || length > 6 || end != word + length || strspn(word, "0123456789") < length)
-    return plm_error_set(error, PLM_USAGE, "--layers: \"%.*s\" is neither a number nor last",
-                         (int)(length < 40 ? length : 40), word);
+  if (length == 0 || length > 6 || end != word + length || strspn(word, "0123456789") < length) {
+    plm_error_set(error, PLM_USAGE, "--layers: \"%.*s\" is neither a number nor last",
+                  (int)(length < 40 ? length : 40), word);
+    return plm_error_hint(error, "write `last` for the last layer, or numbers from 0 to %u: 0,last",
+                          blocks);
+  }
   if (number > blocks) {
     plm_error_set(error, PLM_USAGE, "--layers: the model has no layer %lu", number);
     return plm_error_hint(error, "it has layers 1 to %u; 0 is the embeddings", blocks);

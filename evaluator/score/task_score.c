@@ -51,8 +51,10 @@ static plm_status choose_masking(const struct plm_arguments *arguments,
     *choice = (enum plm_score_masking)i;
     return PLM_OK;
   }
-  return plm_error_set(error, PLM_USAGE, "--masking must be additive, joint or none, not \"%.80s\"",
-                       masking);
+  plm_error_set(error, PLM_USAGE, "--masking must be additive, joint or none, not \"%.80s\"",
+                masking);
+  return plm_error_hint(error, "what ESM's scripts call masked-marginals is additive, and "
+                               "wt-marginals is none");
 }
 
 /* --per-position takes no variants, and every other option that concerns them is refused. */

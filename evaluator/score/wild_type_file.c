@@ -39,6 +39,9 @@ static plm_status open_reader(const char *text, const struct plm_sequence_choice
   } else {
     plm_error_set(error, PLM_NOT_FOUND, "--wild-type %.200s: no such file, and not a sequence",
                   text);
+    if (strchr(text, PLM_SEQUENCE_CHAIN) != NULL)
+      return plm_error_hint(error, "`|` separates the chains of a protein, which only embed with "
+                                   "ESM-C takes; score each chain by itself");
     return plm_error_hint(error, "give a FASTA file with one sequence, or the letters themselves");
   }
   *reader = plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT);

@@ -222,8 +222,10 @@ static const struct reading readings[] = {
      "failed prose.fasta:3 not FASTA: the first line begins with 'T' instead of '>'\n", 0, 0},
     {"f.fasta", ">a\nab c\r\nD*\n", "a ab cD*\n", PLM_TOKENIZER_BYTE, 0},
     {"unmasked.txt", "L_\nL<mask>\n",
-     "bad unmasked.txt:1 record \"unmasked.txt:1\": character '_' is not a residue\n"
-     "bad unmasked.txt:2 record \"unmasked.txt:2\": character '<' is not a residue\n",
+     "bad unmasked.txt:1 record \"unmasked.txt:1\": character '_' is not a residue; only generate "
+     "takes <mask> and _\n"
+     "bad unmasked.txt:2 record \"unmasked.txt:2\": character '<' is not a residue; only generate "
+     "takes <mask> and _\n",
      0, 0},
     {"j.jsonl",
      "{\"name\": \"a b\", \"sequence\": \"LA\\u0047V*\", \"more\": [1]}\r\n\n  \n"

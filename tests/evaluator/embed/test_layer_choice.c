@@ -78,6 +78,9 @@ static void nonsense_is_refused(void **state)
     struct plm_error error = {0};
     assert_int_equal(plm_layer_choice_parse(wrong[i].text, &config, &choice, &error), PLM_USAGE);
     assert_string_equal(error.what, wrong[i].said);
+    if (strstr(error.what, "neither") != NULL)
+      assert_string_equal(error.hint,
+                          "write `last` for the last layer, or numbers from 0 to 6: 0,last");
   }
 }
 

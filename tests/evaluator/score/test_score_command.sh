@@ -117,6 +117,7 @@ jq -e --argjson d "$(awk -F, 'NR == 5 { print $8 - $3 }' unmasked)" \
 jq -e --argjson a "$near_table" '.variants[0].score - $a | fabs > 1e-6' out >/dev/null || fail "none is like additive"
 expect 2 score --masking some A4G
 says err '--masking must be additive, joint or none, not "some"'
+says err 'masked-marginals is additive, and wt-marginals is none'
 expect 2 score --per-position --masking joint
 says err 'leave out --masking joint'
 

@@ -55,6 +55,23 @@ static void letters_are_the_sequence(void **state)
   refuses("", PLM_TOKENIZER_BYTE, PLM_NOT_FOUND, "no such file");
   refuses("MK LA", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "--wild-type MK LA: no such file");
   refuses("none.fasta", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "none.fasta: no such file");
+  refuses("MK|LA", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "MK|LA: no such file");
+}
+
+/* ESM-C has a token between chains, but variants are those of one chain. */
+static void chains_are_scored_apart(void **state)
+{
+  (void)state;
+  static const char *const given[] = {"MK|LA", "MK LA"};
+  for (int i = 0; i < 2; i++) {
+    struct plm_wild_type wild_type;
+    struct plm_error error = {0};
+    assert_int_equal(
+        plm_wild_type_read(given[i], &choices, PLM_TOKENIZER_ESM, 1, &wild_type, &error),
+        PLM_NOT_FOUND);
+    assert_int_equal(strstr(error.hint, "score each chain by itself") != NULL, i == 0);
+    assert_int_equal(strstr(error.hint, "give a FASTA file") != NULL, i == 1);
+  }
 }
 
 static void a_file_has_one_sequence(void **state)
@@ -81,6 +98,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(letters_are_the_sequence),
+      cmocka_unit_test(chains_are_scored_apart),
       cmocka_unit_test(a_file_has_one_sequence),
       cmocka_unit_test(a_wild_type_has_a_longest_length),
   };
