@@ -33,6 +33,23 @@ static void read_defaults(struct plm_loader *loader, const char *base)
   PLM_ASSERT(loader->problems->count == 0); /* each default fits its own row */
 }
 
+/* A folder of a model or of a run in the place of a configuration. */
+static void refuse_folder(struct plm_loader *loader, const char *path)
+{
+  char own[PLM_PATH_SIZE];
+  const bool run =
+      plm_path_join(own, path, "pipeline.yaml", NULL) == PLM_OK && plm_file_exists(own);
+  if (run)
+    plm_problems_add(loader->problems, (struct plm_place){0},
+                     "%.400s is a folder, not a configuration; its configuration is %.400s", path,
+                     own);
+  else
+    plm_problems_add(loader->problems, (struct plm_place){0},
+                     "%.400s is a folder, not a configuration; for a model, `plm-pipeline "
+                     "checkpoints %.400s` says what it is",
+                     path, path);
+}
+
 static void config_load_read_file(struct plm_loader *loader, const char *path, const char *base)
 {
   struct plm_error error = {0};
@@ -42,6 +59,10 @@ static void config_load_read_file(struct plm_loader *loader, const char *path, c
   size_t size = 0;
   while (strncmp(path, "./", 2) == 0) path += 2;
   plm_config_file_add(loader, path, &file);
+  if (plm_directory_exists(path)) {
+    refuse_folder(loader, path);
+    return;
+  }
   if (plm_file_read(path, PLM_YAML_MAX_BYTES, &text, &size, &error) != PLM_OK) {
     /* plm_file_read's message already names the path */
     plm_problems_add_error(loader->problems, (struct plm_place){0}, "", &error);

@@ -15,6 +15,8 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
 #include "common/huggingface/folder_facts.h"
+#include "common/huggingface/folder_remedy.h"
+#include "common/huggingface/huggingface.h"
 #include "common/metrics/measure_table.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -172,8 +174,11 @@ static plm_status checkpoints_gather(const char *directory, bool verify, struct 
 {
   char folder[PLM_PATH_SIZE];
   uint64_t step = 0;
-  if (!plm_file_exists(directory))
-    return plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
+  if (!plm_file_exists(directory)) {
+    plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
+    (void)plm_folder_remedy(directory, error);
+    return PLM_NOT_FOUND;
+  }
   if (has_final_name(directory, &step) || checkpoints_holds(directory, "MANIFEST")) {
     make_rows(listing, 1);
     listing->rows[0].step = step; /* unless its MANIFEST says otherwise */
@@ -254,6 +259,32 @@ static plm_status show_model(const struct plm_command_context *context, const ch
   plm_text_deinit(&text);
   if (verify) printf("identity %s\n", hex);
   return PLM_OK;
+}
+
+/* Whether a folder without checkpoints was meant as a model: it has weights, in whatever format. */
+static bool is_meant_as_model(const char *directory)
+{
+  struct plm_error unused = {0};
+  return checkpoints_holds(directory, "model.safetensors") ||
+         checkpoints_holds(directory, "model.safetensors.index.json") ||
+         plm_folder_remedy(directory, &unused);
+}
+
+/* What the model of a checkpoint is, as for other folders. Its files are not verified for this, so
+ * nothing is said if they cannot be read. */
+static void describe_checkpoint(const char *directory)
+{
+  struct plm_model_folder folder = {0};
+  struct plm_folder_facts facts;
+  struct plm_text text = {0};
+  if (snprintf(folder.directory, PLM_PATH_SIZE, "%s", directory) >= PLM_PATH_SIZE ||
+      plm_huggingface_config_read(directory, &folder.model, &folder.window, &folder.objective,
+                                  NULL) != PLM_OK ||
+      plm_folder_facts_read(&folder, &facts, NULL) != PLM_OK)
+    return;
+  plm_folder_facts_print(&folder, &facts, &text);
+  plm_print(stdout, "%s\n", text.data);
+  plm_text_deinit(&text);
 }
 
 /* ---- showing ----------------------------------------------------------------------------------*/
@@ -354,9 +385,19 @@ static plm_status checkpoints_show(const struct plm_command_context *context, co
 {
   const bool verify = plm_arguments_has(context->arguments, "verify");
   struct listing listing = {0};
+  struct plm_model_folder folder;
   if (is_model(directory)) return show_model(context, directory, array, error);
-  const plm_status status = checkpoints_gather(directory, verify, &listing, error);
-  if (status == PLM_OK && !context->json) print_listing(&listing, directory, verify);
+  if (plm_file_exists(directory) && !plm_directory_exists(directory))
+    return plm_model_folder_check(directory, &folder, NULL, error);
+  plm_status status = checkpoints_gather(directory, verify, &listing, error);
+  const bool single = listing.count == 1 && strcmp(listing.rows[0].path, directory) == 0;
+  if (status == PLM_OK && listing.count == 0 && listing.run[0] == '\0' &&
+      is_meant_as_model(directory))
+    status = plm_model_folder_check(directory, &folder, NULL, error);
+  if (status == PLM_OK && !context->json) {
+    print_listing(&listing, directory, verify);
+    if (single && listing.rows[0].problem.status == PLM_OK) describe_checkpoint(directory);
+  }
   for (size_t i = 0; i < listing.count && status == PLM_OK; i++) {
     const struct row *row = &listing.rows[i];
     if (context->json) add_json(array, &listing, i, verify);
@@ -398,8 +439,9 @@ const struct plm_command plm_command_checkpoints = {
     .operands = "[DIR...]",
     .summary = "list a run's checkpoints: step, size, identity, loss, why each is kept",
     .details = "DIR is a run, a folder of checkpoints or one checkpoint; the default is the "
-               "configuration's run. For any other model folder, as `export` or transformers "
-               "writes it, it says what it is. The loss is the evaluator's, on its first split; "
+               "configuration's run. It says what a model is: of one checkpoint, and of any other "
+               "model folder, as `export` or transformers writes it. The loss is the evaluator's, "
+               "on its first split; "
                "best_by is the value of "
                "trainer.checkpoint.best_by, if that is set. --verify "
                "checks every byte, names what is damaged, and then exits with 1.",
