@@ -153,12 +153,16 @@ static plm_status find_head(struct export *export, struct plm_error *error)
   return PLM_OK;
 }
 
+/* Checks them too, with the head that the folder has: find_head may put another one in its place.
+ */
 static plm_status choose_weights(struct export *export, struct plm_error *error)
 {
   PLM_TRY(plm_model_folder_choose(&export->folder, export->request->weights, &export->weights_file,
                                   error));
   export->result->weights = strcmp(export->weights_file, "ema.safetensors") == 0 ? "ema" : "model";
-  return plm_path_join(export->source, export->folder.directory, export->weights_file, error);
+  PLM_TRY(plm_path_join(export->source, export->folder.directory, export->weights_file, error));
+  return plm_parameters_check(export->folder.directory, export->weights_file, &export->folder.model,
+                              error);
 }
 
 /* Published weights keep their type; ours are trained in fp32, and rounded on request. */
@@ -341,9 +345,6 @@ static plm_status write_folder(struct export *export, const float *values, struc
 static plm_status export_into(struct export *export, struct plm_error *error)
 {
   export->target.lock = -1;
-  struct plm_model_config read = export->folder.model;
-  if (export->head.found) read.head = (struct plm_head_config){0}; /* that of the adapter is used */
-  PLM_TRY(plm_parameters_check(export->folder.directory, export->weights_file, &read, error));
   float *values = calloc(export->weights.elements, sizeof *values);
   if (values == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights",
@@ -374,8 +375,8 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   if (status == PLM_OK)
     status = plm_model_folder_check(request->input, &export->folder, NULL, error);
   if (status == PLM_OK) status = check_adapters(request, &export->folder, error);
-  if (status == PLM_OK) status = find_head(export, error);
   if (status == PLM_OK) status = choose_weights(export, error);
+  if (status == PLM_OK) status = find_head(export, error);
   if (status == PLM_OK) status = choose_dtype(export, error);
   if (status == PLM_OK) status = export_into(export, error);
   if (status == PLM_OK) {
