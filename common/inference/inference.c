@@ -191,16 +191,21 @@ uint32_t plm_inference_slice(const struct plm_inference *inference)
   return most < inference->config.max_length ? most : inference->config.max_length;
 }
 
-plm_status plm_inference_make_room(struct plm_inference *inference, uint32_t tokens,
-                                   struct plm_error *error)
+void plm_inference_note_length(struct plm_inference *inference, uint32_t tokens)
 {
-  const uint32_t group = plm_architecture_group(&inference->config);
-  const uint32_t length = (tokens + group - 1) / group * group;
   if (tokens > inference->trained_length && !inference->warned)
     plm_warning("a sequence of %u tokens is longer than those that the model was trained with, "
                 "which have at most %u",
                 tokens, inference->trained_length);
   inference->warned |= tokens > inference->trained_length;
+}
+
+plm_status plm_inference_make_room(struct plm_inference *inference, uint32_t tokens,
+                                   struct plm_error *error)
+{
+  const uint32_t group = plm_architecture_group(&inference->config);
+  const uint32_t length = (tokens + group - 1) / group * group;
+  plm_inference_note_length(inference, tokens);
   if (length <= inference->config.max_length) return PLM_OK;
   const uint32_t chunks = chunks_of(inference->batch_tokens, length);
   PLM_TRY(plm_model_make_room(inference->model, chunks, length, error));

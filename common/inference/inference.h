@@ -87,9 +87,11 @@ plm_status plm_inference_set_limit(struct plm_inference *inference, uint32_t ask
 uint32_t plm_inference_most(const struct plm_inference *inference); /* the limit in force */
 /* The longest part of a sequence that fits into the limit and into a chunk of the buffers. */
 uint32_t plm_inference_slice(const struct plm_inference *inference);
+/* Warns once if the model was trained with sequences of fewer tokens than this. */
+void plm_inference_note_length(struct plm_inference *inference, uint32_t tokens);
 /* Makes room for sequences of `tokens` tokens (at most plm_architecture_longest()): if they are
  * longer than config.max_length, that grows, and batches have fewer chunks. Weights stay loaded.
- * Warns once if the model was trained with shorter sequences. After an error, the inference may
+ * Also does plm_inference_note_length. After an error, the inference may
  * only be closed. */
 plm_status plm_inference_make_room(struct plm_inference *inference, uint32_t tokens,
                                    struct plm_error *error);

@@ -55,8 +55,10 @@ static plm_status make_room(struct plm_inference *inference, uint32_t max_length
                          "--max-length %u is too short for chunks of this patch_unet, which merges "
                          "groups of %u tokens",
                          length, group);
-  inference->warned = max_length == 0; /* no sequence need be so long */
-  return plm_inference_make_room(inference, length, error);
+  inference->warned = true; /* no sequence need be so long */
+  PLM_TRY(plm_inference_make_room(inference, length, error));
+  inference->warned = false;
+  return PLM_OK;
 }
 
 plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, struct plm_ops *ops,
@@ -93,6 +95,11 @@ void plm_evaluation_close(struct plm_evaluation *evaluation)
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation)
 {
   return &evaluation->inference->config;
+}
+
+void plm_evaluation_note_length(struct plm_evaluation *evaluation, uint32_t tokens)
+{
+  plm_inference_note_length(evaluation->inference, tokens);
 }
 
 const struct plm_tokenizer *plm_evaluation_tokenizer(const struct plm_evaluation *evaluation)

@@ -60,6 +60,8 @@ plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, stru
 void plm_evaluation_close(struct plm_evaluation *evaluation); /* NULL is fine */
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation);
 const struct plm_tokenizer *plm_evaluation_tokenizer(const struct plm_evaluation *evaluation);
+/* Warns once if the model was trained with documents of fewer tokens than this. */
+void plm_evaluation_note_length(struct plm_evaluation *evaluation, uint32_t tokens);
 /* Loads the weights of a checkpoint of the same configuration: its EMA weights if it has any. The
  * caller has verified the checkpoint. advance (may be NULL): told of the bytes that are read. */
 plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,

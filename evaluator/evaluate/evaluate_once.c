@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/log/log.h"
+#include "common/base/log/progress.h"
 #include "common/base/text/json.h"
 #include "common/base/text/name_list.h"
 #include "common/base/text/printable.h"
@@ -55,12 +56,18 @@ static void print_subject(const struct plm_evaluate_request *request,
 
 static void print_people(const struct plm_evaluate_request *request,
                          const struct plm_model_folder *folder,
-                         const struct plm_evaluation_result *result, const char *weights,
-                         double entropy)
+                         const struct plm_evaluation_result *result, uint64_t cut,
+                         const char *weights, double entropy)
 {
-  char amount[64];
-  snprintf(amount, sizeof amount, ", %" PRIu64 " tokens predicted", result->tokens);
-  print_subject(request, folder, weights, result->labels == NULL ? amount : "");
+  char amount[160] = "", documents[64];
+  size_t used = 0;
+  if (result->labels == NULL)
+    used =
+        (size_t)snprintf(amount, sizeof amount, ", %" PRIu64 " tokens predicted", result->tokens);
+  if (cut > 0)
+    snprintf(amount + used, sizeof amount - used, ", %s cut",
+             plm_format_quantity(cut, "document", documents));
+  print_subject(request, folder, weights, amount);
   if (result->labels != NULL) {
     plm_label_report_print(result->labels);
     printf("time         %.2f s\n", result->seconds);
@@ -89,7 +96,7 @@ static void print_people(const struct plm_evaluate_request *request,
 
 static plm_status evaluate_once_print_json(const struct plm_evaluate_request *request,
                                            const struct plm_model_folder *folder,
-                                           const struct plm_evaluation_result *result,
+                                           const struct plm_evaluation_result *result, uint64_t cut,
                                            const char *weights, double entropy,
                                            struct plm_error *error)
 {
@@ -105,6 +112,7 @@ static plm_status evaluate_once_print_json(const struct plm_evaluate_request *re
   plm_metrics_string(line, "set", PLM_OWN_SET);
   plm_metrics_string(line, "split", request->split);
   plm_evaluation_report(result, weights, entropy, line);
+  plm_metrics_integer(line, "cut", cut);
   plm_metrics_number(line, "seconds", result->seconds);
   return plm_json_print(line, error);
 }
@@ -191,11 +199,13 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
                                                check_stop, NULL, &result, error);
   plm_name_list_deinit(&labels);
   PLM_TRY(status);
+  const struct plm_stream_lengths lengths = plm_corpus_stream_lengths(once->stream);
+  plm_evaluation_note_length(once->evaluation, lengths.longest);
   if (!plm_corpus_info(once->corpus)->clustered)
     plm_info("split %s", plm_corpus_split_words(false));
   if (request->json)
-    return evaluate_once_print_json(request, folder, &result, weights, entropy, error);
-  print_people(request, folder, &result, weights, entropy);
+    return evaluate_once_print_json(request, folder, &result, lengths.cut, weights, entropy, error);
+  print_people(request, folder, &result, lengths.cut, weights, entropy);
   return PLM_OK;
 }
 

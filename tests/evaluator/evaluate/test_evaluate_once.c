@@ -196,29 +196,50 @@ static void options_choose_what_is_predicted(void **state)
   inference_case_close(&c);
 }
 
-/* A model whose length is no power of two gets longer chunks, in which no sequence is longer than
- * that. Whoever asks for a longer one is warned. */
-static void longer_sequences_are_warned_about(void **state)
+/* Of a split with documents of 7 to 12 tokens: the longest one that is evaluated counts, not the
+ * room in the chunks, which is a power of two. */
+static void longer_documents_are_warned_about(void **state)
 {
   (void)state;
-  struct inference_case c;
-  snprintf(folder, sizeof folder, "%.199s", scratch_path("model-24"));
-  inference_case_open(&c, PLM_ESM2, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 24, 2);
-  inference_case_save(&c, folder);
-  plm_log_init("t", PLM_LOG_WARNING);
-  static const uint32_t lengths[] = {0, 16, 32};
-  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+  static const struct {
+    uint32_t trained, asked; /* tokens */
+    uint64_t most;           /* of all documents together; 0: no limit */
+    int warned, cut;
+  } cases[] = {
+      {24, 0, 0, 0, 0},  {24, 8, 0, 0, 3},  {24, 32, 0, 0, 0}, /* none is longer */
+      {9, 0, 0, 12, 0},  {9, 16, 0, 12, 0}, {9, 8, 0, 0, 3},   /* chunks of 16 tokens, or of 8 */
+      {9, 0, 17, 10, 0}, {9, 0, 10, 10, 0},                    /* the first two, or one */
+      {4, 0, 0, 0, 4},   {6, 0, 0, 8, 3},   {6, 8, 17, 8, 1},  /* some are both long and cut */
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct inference_case c;
+    char name[20], expected[200];
+    snprintf(name, sizeof name, "model-of-%zu", i);
+    snprintf(folder, sizeof folder, "%.199s", scratch_path(name));
+    inference_case_open(&c, PLM_ESM2, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, cases[i].trained, 2);
+    inference_case_save(&c, folder);
+    plm_log_init("t", PLM_LOG_WARNING);
     struct plm_evaluate_request request = request_of(true);
-    request.max_length = lengths[i];
+    request.max_length = cases[i].asked;
+    request.max_tokens = cases[i].most;
     captured_begin(STDERR_FILENO);
-    free(evaluate(&c, &request));
+    assert_int_equal(value(&c, &request, "cut"), cases[i].cut);
     const char *said = captured_end();
-    assert_int_equal(captured_times(said, "a sequence of 32 tokens is longer than those that the "
-                                          "model was trained with, which have at most 24"),
-                     lengths[i] == 32);
-    assert_int_equal(captured_times(said, "longer"), lengths[i] == 32);
+    snprintf(expected, sizeof expected,
+             "a sequence of %d tokens is longer than those that the model was trained with, which "
+             "have at most %u",
+             cases[i].warned, cases[i].trained);
+    assert_int_equal(captured_times(said, expected), cases[i].warned > 0);
+    assert_int_equal(captured_times(said, "longer"), cases[i].warned > 0);
+    request.json = false;
+    char *text = evaluate(&c, &request);
+    snprintf(expected, sizeof expected, "tokens predicted, %d document%s cut\n", cases[i].cut,
+             cases[i].cut == 1 ? "" : "s");
+    assert_int_equal(captured_times(text, expected), cases[i].cut > 0);
+    assert_int_equal(captured_times(text, " cut"), cases[i].cut > 0);
+    free(text);
+    inference_case_close(&c);
   }
-  inference_case_close(&c);
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -254,7 +275,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(people_read_the_numbers_of_the_object),
       TEST(options_choose_what_is_predicted),
-      TEST(longer_sequences_are_warned_about),
+      TEST(longer_documents_are_warned_about),
       TEST(what_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
