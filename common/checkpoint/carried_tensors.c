@@ -1,6 +1,8 @@
 /* Tensors that are carried beside the parameters. */
 #include "common/checkpoint/carried_tensors.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +49,30 @@ plm_status plm_carried_tensors_read(const char *path, const struct plm_parameter
   plm_error_where(error, "%s", path);
   plm_carried_tensors_deinit(carried);
   return status;
+}
+
+void plm_carried_tensors_add_rotary(struct plm_carried_tensors *carried,
+                                    const struct plm_model_config *model)
+{
+  if (model->architecture != PLM_ESM2) return;
+  const uint32_t head = model->hidden_size / model->num_attention_heads, count = head / 2;
+  carried->tensors = plm_realloc(carried->tensors, (carried->count + model->num_hidden_layers) *
+                                                       sizeof *carried->tensors);
+  for (uint32_t layer = 0; layer < model->num_hidden_layers; layer++) {
+    float *frequencies = plm_alloc(count * sizeof *frequencies);
+    char name[96];
+    (void)snprintf(name, sizeof name,
+                   "esm.encoder.layer.%u.attention.self.rotary_embeddings.inv_freq", layer);
+    for (uint32_t i = 0; i < count; i++)
+      frequencies[i] = (float)pow(10000.0, -2.0 * (double)i / (double)head);
+    carried->tensors[carried->count++] =
+        (struct plm_tensor_info){.name = plm_strdup(name),
+                                 .dtype = PLM_F32,
+                                 .rank = 1,
+                                 .shape = {count},
+                                 .bytes = count * sizeof *frequencies,
+                                 .data = frequencies};
+  }
 }
 
 void plm_carried_tensors_deinit(struct plm_carried_tensors *carried)

@@ -176,6 +176,7 @@ static plm_status choose_dtype(struct export *export, struct plm_error *error)
   PLM_TRY(plm_model_parameters(&export->folder.model, &export->table, &weights->count,
                                &weights->elements, error));
   weights->table = export->table;
+  weights->model = &export->folder.model;
   export->result->dtype = weights->dtype;
   return weights->dtype != NULL ? PLM_OK
                                 : plm_export_source_dtype(weights, &export->result->dtype, error);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/tensor_names.h"
 #include "common/checkpoint/tensor_shards.h"
@@ -15,6 +16,7 @@ struct list {
   const struct plm_export_weights *weights;
   struct plm_tensor_shards *source;
   struct plm_tensor_naming naming;
+  struct plm_carried_tensors rotary; /* what every file of the model has */
   struct plm_tensor_info *tensors;
   size_t count;
 };
@@ -25,7 +27,9 @@ static plm_status open_list(const struct plm_export_weights *weights, struct lis
   *list = (struct list){.weights = weights};
   PLM_TRY(plm_tensor_shards_open(weights->source, &list->source, error));
   list->naming = plm_tensor_naming_of(list->source, weights->table, weights->count);
-  list->tensors = plm_alloc_zeroed(weights->count + plm_tensor_shards_count(list->source) + 1,
+  if (weights->model != NULL) plm_carried_tensors_add_rotary(&list->rotary, weights->model);
+  list->tensors = plm_alloc_zeroed(weights->count + plm_tensor_shards_count(list->source) +
+                                       list->rotary.count + 1,
                                    sizeof *list->tensors);
   return PLM_OK;
 }
@@ -33,6 +37,7 @@ static plm_status open_list(const struct plm_export_weights *weights, struct lis
 static void close_list(struct list *list)
 {
   plm_tensor_shards_close(list->source);
+  plm_carried_tensors_deinit(&list->rotary);
   free(list->tensors);
 }
 
@@ -84,6 +89,41 @@ static void add_unchanged(struct list *list, const float *values)
   }
 }
 
+/* The frequencies of all layers at once, as transformers 5 writes them, under both of its names. */
+static const struct plm_tensor_info *shared_rotary(const struct list *list)
+{
+  static const char *const names[] = {"esm.rotary_embeddings.inv_freq",
+                                      "esm.encoder.layer.*.attention.self.rotary_embeddings."
+                                      "inv_freq"};
+  const struct plm_tensor_info *found = NULL;
+  if (list->rotary.count == 0) return NULL;
+  for (size_t i = 0; i < sizeof names / sizeof *names && found == NULL; i++)
+    found = plm_tensor_of_trunk(list->source, names[i]);
+  const bool fits = found != NULL && found->dtype != PLM_DTYPE_OTHER && found->rank == 1 &&
+                    found->shape[0] == list->rotary.tensors[0].shape[0];
+  return fits ? found : NULL;
+}
+
+/* Those of each layer: the source's, or the same for all layers as it has them, or computed. */
+static void add_rotary(struct list *list)
+{
+  const struct plm_tensor_info *shared = shared_rotary(list);
+  for (size_t i = 0; i < list->rotary.count; i++) {
+    const char *name = list->rotary.tensors[i].name;
+    const struct plm_tensor_info *found = plm_tensor_of_trunk(list->source, name);
+    if (found == NULL || found->dtype == PLM_DTYPE_OTHER) found = shared;
+    if (found == NULL) found = &list->rotary.tensors[i];
+    list->tensors[list->count] = *found;
+    list->tensors[list->count++].name = name;
+  }
+}
+
+/* Whether add_rotary has written the tensor. */
+static bool is_rotary(const struct list *list, const struct plm_tensor_info *tensor)
+{
+  return list->rotary.count > 0 && strstr(tensor->name, "rotary_embeddings.inv_freq") != NULL;
+}
+
 /* Tensors that are no parameters. Those of a type that is not written here are ignored ones. */
 static void add_others(struct list *list)
 {
@@ -93,7 +133,7 @@ static void add_others(struct list *list)
         list->source, &list->naming, list->weights->table, list->weights->count, tensor);
     const bool tied = use == PLM_TENSOR_TIED && list->weights->dtype == NULL;
     if ((use == PLM_TENSOR_CARRIED || use == PLM_TENSOR_IGNORED || tied) &&
-        tensor->dtype != PLM_DTYPE_OTHER)
+        tensor->dtype != PLM_DTYPE_OTHER && !is_rotary(list, tensor))
       list->tensors[list->count++] = *tensor;
   }
 }
@@ -118,6 +158,7 @@ plm_status plm_export_weights_write(const struct plm_export_weights *weights, co
       rounded[i] = plm_float_to_bf16(values[i]);
     if (status == PLM_OK) add_all_converted(&list, rounded, PLM_BF16);
   }
+  add_rotary(&list);
   if (plm_tensor_published(&list.naming)) add_others(&list);
   if (status == PLM_OK)
     status = plm_safetensors_write(path, list.tensors, list.count, metadata, metadata_count, error);

@@ -14,6 +14,7 @@ struct plm_export_weights {
   const char *source; /* path of the file that they come from, or that its shards' index replaces */
   const struct plm_parameter *table;
   size_t count, elements;
+  const struct plm_model_config *model; /* ESM-2 also has rotary frequencies; NULL: none */
   const char *dtype;   /* "float32", "bfloat16"; NULL: each tensor as the source has it */
   const bool *changed; /* (count) those that are written in float32 although dtype is NULL, because
                           they are not the source's; NULL: none */

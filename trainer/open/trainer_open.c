@@ -101,6 +101,7 @@ static plm_status trainer_open_all(struct plm_trainer *trainer,
   PLM_TRY(resumed ? plm_load_weights(trainer, directory, error)
                   : plm_first_weights(trainer, error));
   if (first && resumed) PLM_TRY(keep_resumed(trainer, directory, error));
+  if (first) plm_carried_tensors_add_rotary(&trainer->carried, plm_model_config(trainer->model));
   if (first) PLM_TRY(open_outputs(trainer, resumed, error));
   return trainer_open_input(trainer, error);
 }

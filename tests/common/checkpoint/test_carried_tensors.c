@@ -142,6 +142,41 @@ static void a_missing_file_is_an_error(void **state)
   assert_true(carried.count == 0 && carried.tensors == NULL);
 }
 
+/* 10000^(-2i/8), appended to what there was. Without a head of ESM-2 there is nothing. */
+static void frequencies_of_each_layer_are_added(void **state)
+{
+  (void)state;
+  static const struct plm_tensor_info head =
+      TENSOR("esm.contact_head.regression.bias", PLM_BF16, halves, 2, 1);
+  static const float expected[4] = {1, 0.1F, 0.01F, 0.001F};
+  const struct plm_model_config model = {.architecture = PLM_ESM2,
+                                         .hidden_size = 24,
+                                         .num_attention_heads = 3,
+                                         .num_hidden_layers = 2},
+                                other = {.architecture = PLM_ESMC,
+                                         .hidden_size = 24,
+                                         .num_attention_heads = 3,
+                                         .num_hidden_layers = 2};
+  struct plm_carried_tensors carried;
+  read_them(&head, 1, &carried);
+  plm_carried_tensors_add_rotary(&carried, &other);
+  assert_int_equal(carried.count, 1);
+  plm_carried_tensors_add_rotary(&carried, &model);
+  assert_int_equal(carried.count, 3);
+  assert_string_equal(carried.tensors[0].name, head.name);
+  for (int layer = 0; layer < 2; layer++) {
+    const struct plm_tensor_info *tensor = &carried.tensors[1 + layer];
+    char name[96];
+    snprintf(name, sizeof name, "esm.encoder.layer.%d.attention.self.rotary_embeddings.inv_freq",
+             layer);
+    assert_string_equal(tensor->name, name);
+    assert_true(tensor->dtype == PLM_F32 && tensor->rank == 1 && tensor->shape[0] == 4);
+    assert_int_equal(tensor->bytes, sizeof expected);
+    assert_memory_equal(tensor->data, expected, sizeof expected);
+  }
+  plm_carried_tensors_deinit(&carried);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -149,6 +184,7 @@ int main(void)
       cmocka_unit_test(most_files_have_none),
       cmocka_unit_test(what_cannot_be_carried_is_refused),
       cmocka_unit_test(a_missing_file_is_an_error),
+      cmocka_unit_test(frequencies_of_each_layer_are_added),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,9 @@ FILES = {"README.md", "config.json", "model.safetensors", "vocab.txt"}
 FILES |= {"special_tokens_map.json", "tokenizer_config.json"}
 
 
+ROTARY = "esm.encoder.layer.{}.attention.self.rotary_embeddings.inv_freq"
+
+
 def model_of(kind, seed=1):
     import transformers
 
@@ -46,9 +49,14 @@ def inner(name):
 
 
 def tensors_of(folder):
-    """{name: tensor} of a file or of shards."""
+    """{name: tensor} of a file or of shards, with the rotary frequencies of ESM-2 under the name of each layer."""
     files = sorted(pathlib.Path(folder).glob("model*.safetensors"))
-    return {inner(name): value for file in files for name, value in load_file(file).items()}
+    found = {inner(name): value for file in files for name, value in load_file(file).items()}
+    for shared in ROTARY.format("*"), "esm.rotary_embeddings.inv_freq":
+        if shared in found:
+            value = found.pop(shared)
+            found |= {ROTARY.format(layer): value for layer in range(2)}
+    return found
 
 
 def same_bytes(found, expected):
@@ -107,6 +115,27 @@ def test_round_trip(kind, dtype, shard):
     same_bytes(last, tensors_of("again"))
     # transformers changes one type: that of the rotary frequencies, which are no parameter
     same_bytes(*({k: v for k, v in t.items() if "inv_freq" not in k} for t in (last, expected)))
+
+
+def test_rotary_frequencies_are_added():
+    """transformers opens what is written without a word about missing tensors, and saves the same."""
+    import transformers
+
+    model = model_of("esm2")
+    model.save_pretrained("source")
+    tensors = load_file("source/model.safetensors")
+    metadata = {"format": "pt"}
+    few = {name: value for name, value in tensors.items() if "inv_freq" not in name}
+    save_file(few, "source/model.safetensors", metadata=metadata)
+    run("export", "--checkpoint=source", "--output=out")
+    found = load_file("out/model.safetensors")
+    added = [ROTARY.format(layer) for layer in range(2)]
+    assert found.keys() == {inner(name) for name in few} | set(added)
+    expected = 10000.0 ** (-torch.arange(0, 16, 2, dtype=torch.float64) / 16)
+    for name in added:
+        assert found[name].dtype == torch.float32 and torch.equal(found[name], expected.float())
+    opened, report = transformers.EsmForMaskedLM.from_pretrained("out", output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
 
 
 def test_the_type_is_changed_on_request():

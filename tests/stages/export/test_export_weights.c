@@ -149,6 +149,69 @@ static void our_own_weights_are_parameters_only(void **state)
   plm_safetensors_close(file);
 }
 
+/* A file with the embeddings and, unless NULL, frequencies of two layers under one more name. */
+static void write_rotary(const char *name, enum plm_dtype dtype, uint64_t items, const void *data)
+{
+  const struct plm_tensor_info tensors[] = {
+      {.name = table[0].name,
+       .dtype = PLM_F32,
+       .rank = 2,
+       .shape = {2, 3},
+       .bytes = 24,
+       .data = embedding},
+      {.name = name,
+       .dtype = dtype,
+       .rank = 1,
+       .shape = {items},
+       .bytes = items * (dtype == PLM_F32 ? 4 : 2),
+       .data = data},
+  };
+  must_work(
+      plm_safetensors_write(in_folder("source"), tensors, name != NULL ? 2 : 1, NULL, 0, &failure),
+      &failure);
+}
+
+#define LAYER(layer) "esm.encoder.layer." layer ".attention.self.rotary_embeddings.inv_freq"
+
+/* Each layer of ESM-2 has frequencies: its own, or those of all layers at once, or computed ones.
+ */
+static void each_layer_has_rotary_frequencies(void **state)
+{
+  (void)state;
+  static const float computed[2] = {1, 0.01F}, given[2] = {1, 0.02F}, short_one[1] = {1};
+  static const uint16_t half[2] = {0x3c00, 0x211f};
+  const struct plm_model_config model = {
+      .architecture = PLM_ESM2, .hidden_size = 8, .num_attention_heads = 2, .num_hidden_layers = 2};
+  static const struct {
+    const char *name;
+    enum plm_dtype dtype;
+    uint64_t items;
+    const void *data;
+    bool first, second; /* that layer has the data */
+  } cases[] = {
+      {NULL, PLM_F32, 0, NULL, false, false},
+      {LAYER("0"), PLM_F32, 2, given, true, false},
+      {LAYER("1"), PLM_F16, 2, half, false, true},
+      {LAYER("*"), PLM_F16, 2, half, true, true},
+      {"esm.rotary_embeddings.inv_freq", PLM_F32, 2, given, true, true},
+      {"esm.rotary_embeddings.inv_freq", PLM_F32, 1, short_one, false, false},
+  };
+  const float values[ELEMENTS] = {0};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    write_rotary(cases[i].name, cases[i].dtype, cases[i].items, cases[i].data);
+    struct plm_export_weights weights = {.table = table, .count = 1, .model = &model};
+    struct plm_safetensors *file = write_weights(&weights, values);
+    assert_int_equal(plm_safetensors_count(file), 3);
+    const size_t bytes = cases[i].dtype == PLM_F32 ? 8 : 4;
+    for (int layer = 0; layer < 2; layer++) {
+      const bool kept = layer == 0 ? cases[i].first : cases[i].second;
+      has(file, 1 + (size_t)layer, layer == 0 ? LAYER("0") : LAYER("1"),
+          kept ? cases[i].dtype : PLM_F32, kept ? cases[i].data : computed, kept ? bytes : 8);
+    }
+    plm_safetensors_close(file);
+  }
+}
+
 static void the_type_is_that_of_the_embeddings(void **state)
 {
   (void)state;
@@ -171,6 +234,7 @@ int main(void)
       cmocka_unit_test_setup(unchanged_tensors_keep_their_type, begin),
       cmocka_unit_test_setup(all_are_converted_to_the_type_asked_for, begin),
       cmocka_unit_test_setup(our_own_weights_are_parameters_only, begin),
+      cmocka_unit_test_setup(each_layer_has_rotary_frequencies, begin),
       cmocka_unit_test_setup(the_type_is_that_of_the_embeddings, begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
