@@ -73,10 +73,19 @@ char *plm_huggingface_config_print_labels(const struct plm_model_config *model, 
                                           enum plm_objective objective, const char *dtype,
                                           const struct plm_label_names *names)
 {
+  return plm_huggingface_config_print_kept(model, window, objective, dtype, names, NULL);
+}
+
+char *plm_huggingface_config_print_kept(const struct plm_model_config *model, uint32_t window,
+                                        enum plm_objective objective, const char *dtype,
+                                        const struct plm_label_names *names,
+                                        const struct plm_published_kept *kept)
+{
   cJSON *json;
   if (plm_architecture_rules(model->architecture)->published) {
     json = cJSON_CreateObject();
     plm_published_config_print(model, objective, dtype, json);
+    if (kept != NULL) plm_published_kept_put(kept, model->architecture, json);
   } else {
     json = plm_model_config_to_json(model);
     cJSON_AddNumberToObject(json, "window", window);

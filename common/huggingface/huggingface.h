@@ -24,6 +24,12 @@ struct plm_label_names;
 char *plm_huggingface_config_print_labels(const struct plm_model_config *model, uint32_t window,
                                           enum plm_objective objective, const char *dtype,
                                           const struct plm_label_names *names);
+/* The same, where published weights keep numbers that nothing here computes with; NULL: none. */
+struct plm_published_kept;
+char *plm_huggingface_config_print_kept(const struct plm_model_config *model, uint32_t window,
+                                        enum plm_objective objective, const char *dtype,
+                                        const struct plm_label_names *names,
+                                        const struct plm_published_kept *kept);
 /* Reads the text of a config.json of either form. window and objective may be NULL. A text without
  * objective means mlm. PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. PLM_UNSUPPORTED: it
  * describes a model of another kind, or one with a part that is not computed here. */

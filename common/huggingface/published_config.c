@@ -9,11 +9,14 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/files/file.h"
 #include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/corpus/tokenizer.h"
 #include "common/model/architecture.h"
 
 #define OWN_KEY "plm_pipeline"
+enum { CONFIG_LIMIT = 32 << 20 };
 static const double rope_theta = 10000.0;
 
 static const struct {
@@ -176,8 +179,6 @@ void plm_published_config_print(const struct plm_model_config *model, enum plm_o
   cJSON_AddStringToObject(own, "objective", plm_objective_name(objective));
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
-
 /* A key with the value null is treated as if it were missing, as transformers does. */
 static const cJSON *member(const cJSON *json, const char *key)
 {
@@ -190,6 +191,52 @@ static double number_of(const cJSON *item)
 {
   return item != NULL && cJSON_IsNumber(item) != 0 ? cJSON_GetNumberValue(item) : (double)NAN;
 }
+
+/* ---- what is kept ------------------------------------------------------------------------- */
+
+static const struct {
+  const char *key;
+  unsigned architectures; /* bits that have the key */
+} kept_keys[PLM_PUBLISHED_KEPT] = {
+    {"hidden_dropout_prob", ESM2},      {"attention_probs_dropout_prob", ESM2},
+    {"attention_dropout", ESMC},        {"classifier_dropout", ESM2 | ESMC},
+    {"initializer_range", ESM2 | ESMC},
+};
+
+plm_status plm_published_kept_read(const char *directory, struct plm_published_kept *kept,
+                                   struct plm_error *error)
+{
+  static const struct plm_json_limits limits = {
+      .values = 1 << 20, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  cJSON *json;
+  PLM_TRY(plm_path_join(path, directory, "config.json", error));
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = plm_json_parse(text, size, &limits, &json, error);
+  free(text);
+  if (status != PLM_OK) {
+    plm_error_where(error, "%s", path);
+    return status;
+  }
+  for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++)
+    kept->numbers[i] = number_of(member(json, kept_keys[i].key));
+  cJSON_Delete(json);
+  return PLM_OK;
+}
+
+void plm_published_kept_put(const struct plm_published_kept *kept,
+                            enum plm_architecture architecture, struct cJSON *json)
+{
+  for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++) {
+    if ((kept_keys[i].architectures >> architecture & 1) == 0 || !isfinite(kept->numbers[i]))
+      continue;
+    cJSON_DeleteItemFromObjectCaseSensitive(json, kept_keys[i].key);
+    add_float(json, kept_keys[i].key, kept->numbers[i]);
+  }
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
 
 static bool is_text(const cJSON *item, const char *text)
 {

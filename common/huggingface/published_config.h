@@ -26,6 +26,19 @@ bool plm_published_model_type(const char *model_type, enum plm_architecture *arc
 void plm_published_config_print(const struct plm_model_config *model, enum plm_objective objective,
                                 const char *dtype, struct cJSON *json);
 
+/* The numbers of a config.json that nothing here computes with: rates of dropout, and the spread of
+ * initial values. NaN: the key is missing. */
+enum { PLM_PUBLISHED_KEPT = 5 };
+struct plm_published_kept {
+  double numbers[PLM_PUBLISHED_KEPT];
+};
+/* Reads them from the config.json of a folder. Errors as plm_file_read and plm_json_parse. */
+plm_status plm_published_kept_read(const char *directory, struct plm_published_kept *kept,
+                                   struct plm_error *error);
+/* Puts those that the class of this architecture has into what plm_published_config_print made. */
+void plm_published_kept_put(const struct plm_published_kept *kept,
+                            enum plm_architecture architecture, struct cJSON *json);
+
 /* Reads a config.json whose model_type belongs to this architecture. A key that is missing has
  * transformers' default. PLM_FORMAT: a key has another type. PLM_UNSUPPORTED: it has a value with
  * which the class computes what is not computed here (absolute positions, a decoder, …).

@@ -16,6 +16,7 @@
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
+#include "common/huggingface/published_config.h"
 #include "common/model/architecture.h"
 #include "common/run/stop.h"
 #include "stages/export/card_facts.h"
@@ -204,10 +205,17 @@ static plm_status write_config(const struct export *export, struct plm_error *er
   const bool named = labels && named_by[0] != '\0';
   if (named) PLM_TRY(plm_label_names_read(named_by, &folder->model, &names, error));
   if (export->head.found && !export->head.described) plm_label_names_unscale(&names);
-  char *text = plm_huggingface_config_print_labels(&model, folder->window, folder->objective,
-                                                   export->result->dtype, named ? &names : NULL);
+  struct plm_published_kept kept;
+  plm_status status = plm_published_kept_read(folder->directory, &kept, error);
+  if (status != PLM_OK) {
+    plm_label_names_deinit(&names);
+    return status;
+  }
+  char *text =
+      plm_huggingface_config_print_kept(&model, folder->window, folder->objective,
+                                        export->result->dtype, named ? &names : NULL, &kept);
   plm_label_names_deinit(&names);
-  const plm_status status = write_text(export, "config.json", text, error);
+  status = write_text(export, "config.json", text, error);
   free(text);
   return status;
 }

@@ -230,7 +230,10 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   } else {
     put_masks(facts, text);
   }
-  model_card_row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`",
+  model_card_row(text, "longest sequence",
+                 plm_card_is_published(facts)
+                     ? "no limit; trained with at most %u tokens, including `<cls>` and `<eos>`"
+                     : "%u tokens, including `<cls>` and `<eos>`",
                  model->max_length);
   model_card_row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
                  plm_card_is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");

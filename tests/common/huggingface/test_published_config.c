@@ -9,6 +9,7 @@
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/published_config.h"
 #include "common/model/architecture.h"
+#include "tests/support/harness/scratch.h"
 
 /* As transformers 4 and 5 write them, without the keys that have no meaning here. */
 #define ESM2_8M                                                                                   \
@@ -185,6 +186,53 @@ static void what_is_written_is_the_same_model(void **state)
   }
 }
 
+/* Numbers that only transformers uses are those of the source, if its class has the key. */
+static void numbers_of_the_source_are_kept(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    const char *written[3], *absent[2]; /* of the text that is written */
+  } cases[] = {
+      {"{" ESM2_8M ROTARY ",\"hidden_dropout_prob\":0.1,\"attention_probs_dropout_prob\":0.25,"
+       "\"initializer_range\":0.02,\"attention_dropout\":0.5,\"classifier_dropout\":null}",
+       {"\"hidden_dropout_prob\":\t0.1,", "\"attention_probs_dropout_prob\":\t0.25,",
+        "\"initializer_range\":\t0.02"},
+       {"\"attention_dropout\"", "\"classifier_dropout\""}},
+      {"{" ESM2_8M ROTARY ",\"initializer_range\":\"none\",\"hidden_dropout_prob\":1e999}",
+       {"\"hidden_dropout_prob\":\t0.0,", "\"attention_probs_dropout_prob\":\t0.0,", ""},
+       {"\"initializer_range\"", "\"attention_dropout\""}},
+      {"{" ESMC_300M ",\"attention_dropout\":1,\"classifier_dropout\":0.125,"
+       "\"initializer_range\":0.5,\"hidden_dropout_prob\":0.1}",
+       {"\"attention_dropout\":\t1.0", "\"classifier_dropout\":\t0.125",
+        "\"initializer_range\":\t0.5"},
+       {"\"hidden_dropout_prob\"", "\"attention_probs_dropout_prob\""}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_model_config model, again;
+    struct plm_published_kept kept;
+    enum plm_objective objective;
+    struct plm_error error = {0};
+    scratch_write(scratch_path("config.json"), cases[i].text, strlen(cases[i].text));
+    assert_int_equal(plm_published_kept_read(scratch_directory(), &kept, &error), PLM_OK);
+    assert_int_equal(parse(cases[i].text, &model, &objective, &error), PLM_OK);
+    char *text = plm_huggingface_config_print_kept(&model, 0, objective, "float32", NULL, &kept);
+    for (int k = 0; k < 3; k++)
+      if (strstr(text, cases[i].written[k]) == NULL)
+        fail_msg("%s is not in %s", cases[i].written[k], text);
+    for (int k = 0; k < 2; k++) assert_null(strstr(text, cases[i].absent[k]));
+    assert_int_equal(parse(text, &again, &objective, &error), PLM_OK);
+    assert_memory_equal(&again, &model, sizeof model);
+    free(text);
+  }
+  struct plm_published_kept kept;
+  struct plm_error error = {0};
+  scratch_write(scratch_path("config.json"), "{", 1);
+  assert_int_equal(plm_published_kept_read(scratch_directory(), &kept, &error), PLM_FORMAT);
+  assert_string_equal(error.where, scratch_path("config.json"));
+  assert_int_equal(plm_published_kept_read(scratch_path("none"), &kept, &error), PLM_NOT_FOUND);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -192,6 +240,7 @@ int main(void)
       cmocka_unit_test(missing_keys_have_the_defaults_of_transformers),
       cmocka_unit_test(other_models_are_refused_by_the_key),
       cmocka_unit_test(what_is_written_is_the_same_model),
+      cmocka_unit_test(numbers_of_the_source_are_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,17 @@ def test_round_trip(kind, dtype, shard):
     assert set(os.listdir("out")) == FILES | ({"tokenizer.json"} if kind == "esmc" else set())
     same_bytes(tensors_of("out"), expected)
 
+    # what transformers uses and the programs do not is in config.json as in the source
+    source, out = (
+        json.loads(pathlib.Path(f, "config.json").read_text()) for f in ("source", "out")
+    )
+    assert {key: out[key] for key in out.keys() & source.keys()} == {
+        key: source[key] for key in out.keys() & source.keys()
+    }
+    kept = {"initializer_range"}
+    kept |= {"classifier_dropout"} if kind == "esmc" else {"hidden_dropout_prob"}
+    assert kept <= out.keys() and all(source[key] > 0 for key in kept)
+
     # commands say what both are
     facts = [
         json.loads(run("checkpoints", name, "--json", "--verify").stdout)[0]
