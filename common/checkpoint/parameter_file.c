@@ -150,6 +150,7 @@ static plm_status copy_parameter(const struct plm_tensor_shards *weights,
                        "the sizes in config.json are those of another model", error);
   if (values == NULL) return plm_tensor_to_float(tensor, 0, NULL, NULL, error); /* its type */
   PLM_TRY(plm_tensor_to_float(tensor, parameter->count, values, advance, error));
+  plm_tensor_shards_release(weights, tensor);
   return check_finite(weights, tensor, values, parameter->count, error);
 }
 

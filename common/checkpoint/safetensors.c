@@ -387,6 +387,16 @@ const char *plm_safetensors_metadata(const struct plm_safetensors *file, const c
              : NULL;
 }
 
+void plm_safetensors_release(const struct plm_safetensors *file,
+                             const struct plm_tensor_info *tensor)
+{
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)tensor->data;
+  const uintptr_t begin = (data + page - 1) & ~(page - 1),
+                  end = (data + tensor->bytes) & ~(page - 1);
+  if (file->mapping != NULL && begin < end) /* the bytes that a caller owns would be lost */
+    (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 /* ---- writing ----------------------------------------------------------------------------------*/
 
 static const char *dtype_name(enum plm_dtype dtype, uint32_t *item_bytes)

@@ -44,6 +44,10 @@ const struct plm_tensor_info *plm_safetensors_at(const struct plm_safetensors *f
 const struct plm_tensor_info *plm_safetensors_find(const struct plm_safetensors *file,
                                                    const char *name); /* NULL: absent */
 const char *plm_safetensors_metadata(const struct plm_safetensors *file, const char *key);
+/* Says that a tensor of the file has been read: its pages need not stay in the process's memory. If
+ * it is read again, they come from the page cache. */
+void plm_safetensors_release(const struct plm_safetensors *file,
+                             const struct plm_tensor_info *tensor);
 
 struct plm_metadata_entry {
   const char *key, *value;

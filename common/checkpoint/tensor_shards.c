@@ -221,6 +221,14 @@ plm_status plm_tensor_shards_open(const char *path, struct plm_tensor_shards **f
   return PLM_OK;
 }
 
+void plm_tensor_shards_release(const struct plm_tensor_shards *files,
+                               const struct plm_tensor_info *tensor)
+{
+  for (size_t i = 0; i < files->count; i++)
+    if (plm_safetensors_find(files->shards[i], tensor->name) == tensor)
+      plm_safetensors_release(files->shards[i], tensor);
+}
+
 const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,
                                    const struct plm_tensor_info *tensor)
 {

@@ -24,6 +24,9 @@ const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_sha
                                                      const char *name); /* NULL: absent */
 size_t plm_tensor_shards_files(const struct plm_tensor_shards *files);  /* 1, or of shards */
 bool plm_tensor_shards_sharded(const struct plm_tensor_shards *files);  /* false: a single file */
+/* plm_safetensors_release, for the shard that holds a tensor of `files`. */
+void plm_tensor_shards_release(const struct plm_tensor_shards *files,
+                               const struct plm_tensor_info *tensor);
 /* The name of the shard that holds a tensor of `files`; NULL if they are a single file. */
 const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,
                                    const struct plm_tensor_info *tensor);

@@ -158,6 +158,7 @@ static plm_status hash_tensors(const char *path, bool by_name, struct plm_hash *
       plm_hasher_update(hasher, tensor->shape, sizeof tensor->shape);
     }
     hash_tensor(hasher, tensor);
+    plm_tensor_shards_release(files, tensor);
   }
   free(tensors);
   plm_tensor_shards_close(files);
