@@ -18,7 +18,8 @@ if "step" in line:
     print(f"checkpoint   {checkpoint} (step {line['step']}, weights: {line['weights']})")
 else:
     print(f"model        {checkpoint}")
-print(f"split        {line['split']} of corpus, {line['tokens']} tokens predicted")
+cut = f", {line['cut']} documents cut" if line["cut"] > 0 else ""
+print(f"split        {line['split']} of corpus, {line['tokens']} tokens predicted{cut}")
 print(f"loss         {line['loss']:.6f} nats (composition only: {line['baseline_entropy']:.4f})")
 print(f"perplexity   {line['perplexity']:.4f}")
 print("accuracy     {accuracy:.4f}   precision {precision:.4f}   recall {recall:.4f}   f1 {f1:.4f}   mcc {mcc:.4f}".format(**line))
@@ -62,6 +63,7 @@ is ".tokens > 2 * $tokens and .loss != $loss"
 both --max-tokens 1500
 is ".tokens < $tokens and .tokens <= 1500 * 0.3"
 both --max-length 32 # documents are cut
+is '.cut == 41'
 is ".tokens < $tokens and .loss != $loss"
 both --max-length 512 # longer chunks hold the same documents, of which none is longer than the model's
 is "(.tokens - $tokens | fabs) < 1 and (.loss - $loss | fabs) < 1e-3"
