@@ -17,7 +17,9 @@ static void print_overview(void)
 {
   plm_help_text(
       "usage: plm-pipeline COMMAND [OPTIONS]\n\n"
-      "Trains protein language models: from sequences to evaluated checkpoints.\n\ncommands:",
+      "Trains protein language models, from sequences to evaluated checkpoints, and uses them or "
+      "published weights (ESM-2, ESM-C): embeddings, variant scores, contacts, labels.\n\n"
+      "commands:",
       0);
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
     printf("  %-12s ", plm_commands[i]->name);

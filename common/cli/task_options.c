@@ -9,6 +9,8 @@
 /* clang-format off */
 #define WEIGHTS \
   {.name = "weights", .argument = "NAME", .help = "model or ema (default ema, if there are any)"}
+#define MODEL "a checkpoint, an exported model, or published weights (ESM-2, ESM-C)"
+#define LONGEST "(default: the model's max_length, which N may exceed; published weights: no limit)"
 #define COMPUTING \
   {.name = "device", .argument = "NAME", .help = "auto (default: CUDA if present), cpu or cuda"}, \
   {.name = "threads", .argument = "N", .help = "CPU threads (default all)"}, \
@@ -16,7 +18,7 @@
 /* clang-format on */
 
 const struct plm_option plm_evaluate_options[] = {
-    {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
+    {.name = "checkpoint", .argument = "DIR", .help = MODEL},
     {.name = "corpus", .argument = "DIR", .help = "the corpus"},
     {.name = "split", .argument = "NAME", .help = "train, valid (default) or test"},
     {.name = "labels",
@@ -30,7 +32,8 @@ const struct plm_option plm_evaluate_options[] = {
     {.name = "seed", .argument = "N", .help = "seed of the masks (default 0)"},
     {.name = "max-length",
      .argument = "N",
-     .help = "a power of two: cut longer documents to N tokens (default: the model's max_length)"},
+     .help = "a power of two: cut longer documents to N tokens (default: the model's max_length, "
+             "rounded up to one)"},
     {.name = "elbo-rates",
      .argument = "K",
      .help = "also measure the ELBO of masked diffusion, with K mask rates for each document"},
@@ -50,7 +53,7 @@ const struct plm_option plm_evaluate_options[] = {
 };
 
 const struct plm_option plm_embed_options[] = {
-    {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
+    {.name = "checkpoint", .argument = "DIR", .help = MODEL},
     {.name = "output",
      .argument = "FILE",
      .help = "FILE.safetensors, or FILE.npy (pooled); - or a pipe gets safetensors"},
@@ -69,10 +72,7 @@ const struct plm_option plm_embed_options[] = {
          "layer 4)"},
     {.name = "contacts",
      .help = "probabilities that residues are in contact, by the contact head of ESM-2"},
-    {.name = "max-length",
-     .argument = "N",
-     .help =
-         "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
+    {.name = "max-length", .argument = "N", .help = "cut longer sequences to N tokens " LONGEST},
     {.name = "separate-chains",
      .help = "ESM-C: chains of a protein, which | separates, do not see each other"},
     {.name = "strict", .help = "stop at the first bad record instead of skipping it"},
@@ -90,17 +90,15 @@ const struct plm_option plm_embed_options[] = {
 const struct plm_option plm_predict_options[] = {
     {.name = "checkpoint",
      .argument = "DIR",
-     .help = "a checkpoint or an exported model that was fine-tuned with labels"},
+     .help = "a checkpoint, an exported model or a folder of transformers that was fine-tuned with "
+             "labels"},
     {.name = "output",
      .argument = "FILE",
      .help = "FILE.csv, FILE.tsv or FILE.jsonl; - or a pipe gets CSV"},
     {.name = "per-residue",
      .help = "a row for each residue, with the probability of its class, instead of one text"},
     {.name = "logits", .help = "the outputs of the model as they are, one column for each"},
-    {.name = "max-length",
-     .argument = "N",
-     .help =
-         "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
+    {.name = "max-length", .argument = "N", .help = "cut longer sequences to N tokens " LONGEST},
     {.name = "strict", .help = "stop at the first bad record instead of skipping it"},
     {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
     {.name = "batch-tokens",
@@ -113,7 +111,7 @@ const struct plm_option plm_predict_options[] = {
 };
 
 const struct plm_option plm_generate_options[] = {
-    {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
+    {.name = "checkpoint", .argument = "DIR", .help = MODEL},
     {.name = "output", .argument = "FILE", .help = "the FASTA file to write; - is standard output"},
     {.name = "count",
      .argument = "N",
@@ -143,9 +141,8 @@ const struct plm_option plm_generate_options[] = {
      .help = "causal model: generate at most N tokens (default: up to max_length)"},
     {.name = "max-length",
      .argument = "N",
-     .help =
-         "masked model: cut longer sequences to N tokens; causal model: end sequences at N tokens "
-         "(default: the model's max_length, which N may exceed)"},
+     .help = "masked model: cut longer sequences to N tokens; causal model: end sequences at N "
+             "tokens " LONGEST},
     {.name = "trace",
      .argument = "FILE",
      .help = "write each choice, and each residue that is masked again, as a JSON line: sequence, "
@@ -157,7 +154,7 @@ const struct plm_option plm_generate_options[] = {
 };
 
 const struct plm_option plm_score_options[] = {
-    {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
+    {.name = "checkpoint", .argument = "DIR", .help = MODEL},
     {.name = "wild-type",
      .argument = "FILE",
      .help = "FASTA file with one sequence (- for stdin), or the sequence itself"},
@@ -196,8 +193,7 @@ const struct plm_option plm_score_options[] = {
          "one pass without masks (wild-type marginals)"},
     {.name = "max-length",
      .argument = "N",
-     .help = "tokens that the model sees around a position of a longer protein (default: the "
-             "model's max_length, which N may exceed)"},
+     .help = "tokens that the model sees around a position of a longer protein " LONGEST},
     {.name = "offset",
      .argument = "N",
      .help = "number of the first residue; may be negative (default 1)"},
@@ -216,7 +212,7 @@ const struct plm_option plm_score_options[] = {
 const struct plm_option plm_probe_options[] = {
     {.name = "checkpoint",
      .argument = "DIR",
-     .help = "a checkpoint or an exported model; give it several times to compare models"},
+     .help = MODEL "; give it several times to compare models"},
     {.name = "target", .argument = "COLUMN", .help = "the column to predict"},
     {.name = "split",
      .argument = "COLUMN",
@@ -245,10 +241,7 @@ const struct plm_option plm_probe_options[] = {
      .argument = "COLUMN",
      .help = "the column of sequences (default: sequence, seq, protein_sequence or "
              "mutated_sequence)"},
-    {.name = "max-length",
-     .argument = "N",
-     .help =
-         "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
+    {.name = "max-length", .argument = "N", .help = "cut longer sequences to N tokens " LONGEST},
     {.name = "output", .argument = "FILE", .help = "write the predictions there as CSV"},
     WEIGHTS,
     COMPUTING,

@@ -14,6 +14,7 @@ answers 0 'plm-pipeline ' "$pipeline" --version
 answers 0 'commands:' "$pipeline" -h
 answers 0 'usage: plm-pipeline up' "$pipeline" up -h
 answers 0 'usage: plm-pipeline up' "$pipeline" help up
+answers 0 'or published weights (ESM-2, ESM-C)' "$pipeline" embed -h
 # no line of any help is wider than the terminal
 too_wide() { COLUMNS=60 "$@" -h | awk 'length > 60 { print FILENAME $0; wide = 1 } END { exit !wide }'; }
 commands=$("$pipeline" -h | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]\+\) .*/\1/p')
