@@ -49,7 +49,7 @@ def inner(name):
 
 
 def tensors_of(folder):
-    """{name: tensor} of a file or of shards, with the rotary frequencies of ESM-2 under the name of each layer."""
+    """{name: tensor} of a file or of shards; rotary frequencies of ESM-2 under the name of each layer."""
     files = sorted(pathlib.Path(folder).glob("model*.safetensors"))
     found = {inner(name): value for file in files for name, value in load_file(file).items()}
     for shared in ROTARY.format("*"), "esm.rotary_embeddings.inv_freq":

@@ -1,5 +1,5 @@
-"""What `plm-pipeline export` writes for ESM-2 is complete for each version of transformers: none reports a missing
-tensor, and none has to be trained first. The runner repeats this file with each version."""
+"""What `plm-pipeline export` writes for ESM-2 is complete for each version of transformers: none reports a
+missing tensor, and none has to be trained first. The runner repeats this file with each version."""
 
 import torch
 import transformers
