@@ -148,7 +148,8 @@ static plm_status copy_parameter(const struct plm_tensor_shards *weights,
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
     return wrong_shape(weights, tensor, rank, shape,
                        "the sizes in config.json are those of another model", error);
-  if (values == NULL) return plm_tensor_to_float(tensor, 0, NULL, NULL, error); /* its type */
+  if (values == NULL)
+    return plm_tensor_to_float(tensor, 0, NULL, NULL, error); /* checks only its type */
   PLM_TRY(plm_tensor_to_float(tensor, parameter->count, values, advance, error));
   plm_tensor_shards_release(weights, tensor);
   return check_finite(weights, tensor, values, parameter->count, error);

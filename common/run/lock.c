@@ -197,7 +197,8 @@ static plm_status check_files(struct plm_lock *lock, struct plm_error *error)
   return lock_names(lock->path, lock->descriptor) ? PLM_OK : renew(lock, error);
 }
 
-/* waits: NAME.lock is another process's file for a moment (renew), and says nothing. */
+/* *waits: whether NAME.lock is another process's for a moment (renew), so that its contents do not
+ * count. */
 static plm_status watch(struct plm_lock *lock, bool *waits, struct plm_error *error)
 {
   pthread_mutex_lock(&lock->mutex);

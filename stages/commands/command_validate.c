@@ -191,8 +191,7 @@ const struct plm_command plm_command_validate = {
     .details =
         "Exits with 2 if there are mistakes. A corpus that does not exist on this host is only "
         "a warning, because it may be on another one. What trainer.init_from names is opened, "
-        "compared with the model, and described, also which settings differ, and tables of probes "
-        "are read. --json prints them "
-        "as an array of texts.",
+        "compared with the model, and described, with the settings that differ, and tables of "
+        "probes are read. --json prints them as an array of texts.",
     .run = validate,
 };
