@@ -76,20 +76,22 @@ static void a_lost_part_of_the_spool_is_told(void **state)
   enum { PARTS = 3 };
   (void)state;
   for (int lost = 0; lost < 2 * PARTS; lost++) {
-    const int next = dup(STDIN_FILENO), part = lost % PARTS;
-    close(next);
-    struct plm_sequence_spool *spool; /* in this descriptor and the two after it */
+    const int part = lost % PARTS;
+    int next[PARTS]; /* the descriptors that the spool's files get */
+    struct plm_sequence_spool *spool;
     struct plm_spool_window window = {0};
     struct plm_error error = {0};
+    for (int i = 0; i < PARTS; i++) next[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    for (int i = 0; i < PARTS; i++) assert_true(next[i] >= 0 && close(next[i]) == 0);
     assert_int_equal(plm_sequence_spool_open(scratch_directory(), 1, &spool, NULL), PLM_OK);
     for (int i = 0; i < 2; i++)
       assert_int_equal(plm_sequence_spool_add(spool, "name", 4, "\x05\x06", 2, NULL), PLM_OK);
     assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
     if (lost < PARTS) {
-      assert_int_equal(ftruncate(next + part, 1), 0);
+      assert_int_equal(ftruncate(next[part], 1), 0);
     } else {
       const int other = open("/dev/null", O_WRONLY | O_CLOEXEC);
-      assert_int_equal(dup3(other, next + part, O_CLOEXEC), next + part);
+      assert_int_equal(dup3(other, next[part], O_CLOEXEC), next[part]);
       close(other);
     }
     const plm_status found[] = {
