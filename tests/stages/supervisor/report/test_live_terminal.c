@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -18,6 +20,17 @@
 #include "tests/support/cases/supervisor_case.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
+
+/* The time of this program, in ms; -1: the real one. */
+static int64_t own_ms = -1;
+
+/* Takes the place of libc's function in this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  if (own_ms < 0 || clock != CLOCK_MONOTONIC) return (int)syscall(SYS_clock_gettime, clock, now);
+  *now = (struct timespec){.tv_sec = own_ms / 1000, .tv_nsec = own_ms % 1000 * 1000000};
+  return 0;
+}
 
 static int master = -1, standard_error = -1;
 
@@ -41,6 +54,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+  own_ms = -1;
   fflush(stderr);
   dup2(standard_error, STDERR_FILENO);
   close(standard_error);
@@ -161,75 +175,100 @@ static void the_evaluators_lines_become_a_text(void **state)
   live_erase(&supervisor->screen.live);
 }
 
-static void packers_stages_and_the_checkpoint(void **state)
+static void ages_by_5_s(const struct plm_supervisor *supervisor, const char *lock)
 {
-  struct plm_supervisor *supervisor = *state;
-  const struct plm_live_facts *facts = &supervisor->screen.live.facts;
-  char folder[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
-  make_terminal(24, 80);
-  live_open(&supervisor->screen.live);
-  struct supervised *trainer = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
-  struct supervised *evaluator =
-      supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
-  struct supervised *packer = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
-  packer->removed = true;
-  packer->pulse = (struct plm_pulse){.begun = true, .mark = 7, .since_ms = 0};
-  assert_int_equal(plm_path_join(link, supervisor->stages.config->run, "evaluator.lock", NULL),
-                   PLM_OK);
-  scratch_age(link, 5000);
-  assert_int_equal(plm_path_join(link, supervisor->stages.config->run, "trainer.lock", NULL),
-                   PLM_OK);
-  scratch_age(link, 5000);
-  append(supervisor, "pulse.trainer.json",
-         "{\"doing\":\"waiting for data\",\"waits\":true,\"waited_s\":40}\n");
-  append(supervisor, "pulse.evaluator.json",
-         "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":100}\n");
-  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator",
-                                   "[{\"host\":\"e\",\"pid\":3,\"rate\":1000}]", NULL),
-                   PLM_OK);
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, lock, NULL), PLM_OK);
+  scratch_age(path, 5000);
+}
+
+static void list_peers(const struct plm_supervisor *supervisor, const char *role, const char *peers)
+{
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, role, peers, NULL), PLM_OK);
+}
+
+/* As if it had last looked so long ago. */
+static void update_after(struct plm_supervisor *supervisor, int ms)
+{
+  supervisor->screen.live.looked_ms = plm_clock_ms() - ms;
   live_update(&supervisor->screen.live);
-  assert_true(facts->stages == 2 && facts->ready == 1 && !facts->has_checkpoint);
-  assert_string_equal(facts->evaluator, "");
-  assert_int_equal(strncmp(facts->activity, "waiting for data 0:4", 20), 0);
-  assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
-  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer",
-                                   "[{\"host\":\"a\",\"pid\":1,\"rate\":12345},"
-                                   "{\"host\":\"b\",\"pid\":2,\"rate\":5,\"standby\":true},"
-                                   "{\"host\":\"c\",\"pid\":3,\"rate\":49,\"ahead\":12},"
-                                   "{\"host\":\"d\",\"pid\":4,\"rate\":50,\"ahead\":1},"
-                                   "{\"host\":\"e\",\"pid\":5,\"rate\":0,\"ahead\":1},"
-                                   "{\"host\":\"f\",\"pid\":6,\"rate\":0,\"ahead\":0}]",
-                                   NULL),
-                   PLM_OK);
+}
+
+static void make_latest_checkpoint(const struct plm_supervisor *supervisor)
+{
+  char folder[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
   assert_int_equal(plm_path_join(folder, supervisor->stages.config->run, "checkpoints", NULL),
                    PLM_OK);
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   assert_int_equal(plm_path_join(link, folder, "latest", NULL), PLM_OK);
   assert_int_equal(symlink("step_00000040", link), 0);
-  supervisor->screen.live.looked_ms = plm_clock_ms() + 60000;
-  live_update(&supervisor->screen.live); /* it has looked within the last second */
-  assert_string_equal(facts->packers, "e:3: 1.0k/s");
-  supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
+}
+
+static void packers_stages_and_the_checkpoint(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  const struct plm_live_facts *facts = &supervisor->screen.live.facts;
+  make_terminal(24, 80);
+  live_open(&supervisor->screen.live);
+  (void)supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  (void)supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
+  struct supervised *packer = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  packer->removed = true;
+  packer->pulse = (struct plm_pulse){.begun = true, .mark = 7, .since_ms = 0};
+  ages_by_5_s(supervisor, "trainer.lock");
+  append(supervisor, "pulse.trainer.json",
+         "{\"doing\":\"waiting for data\",\"waits\":true,\"waited_s\":40}\n");
+  append(supervisor, "pulse.evaluator.json",
+         "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":100}\n");
+  list_peers(supervisor, "evaluator", "[{\"host\":\"e\",\"pid\":3,\"rate\":1000}]");
   live_update(&supervisor->screen.live);
+  assert_true(facts->stages == 2 && facts->ready == 1 && !facts->has_checkpoint);
+  assert_string_equal(facts->evaluator, "");
+  assert_int_equal(strncmp(facts->activity, "waiting for data 0:4", 20), 0);
+  assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
+  list_peers(supervisor, "trainer",
+             "[{\"host\":\"a\",\"pid\":1,\"rate\":12345},"
+             "{\"host\":\"b\",\"pid\":2,\"rate\":5,\"standby\":true},"
+             "{\"host\":\"c\",\"pid\":3,\"rate\":49,\"ahead\":12},"
+             "{\"host\":\"d\",\"pid\":4,\"rate\":50,\"ahead\":1},"
+             "{\"host\":\"e\",\"pid\":5,\"rate\":0,\"ahead\":1},"
+             "{\"host\":\"f\",\"pid\":6,\"rate\":0,\"ahead\":0}]");
+  make_latest_checkpoint(supervisor);
+  own_ms = plm_clock_ms();
+  update_after(supervisor, 999); /* it has looked within the last second */
+  assert_string_equal(facts->packers, "e:3: 1.0k/s");
+  update_after(supervisor, 1000);
   assert_string_equal(facts->packers, "a:1: 12.3k/s  b:2: standby  "
                                       "c:3: ready, 12 chunks ahead  d:4: 0.1k/s  "
                                       "e:5: ready, 1 chunk ahead  f:6: 0.0k/s");
   assert_true(facts->has_checkpoint && facts->checkpoint_step == 40);
   plm_peers_remove(supervisor->stages.config->run, "trainer");
   plm_peers_remove(supervisor->stages.config->run, "evaluator");
-  supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
-  live_update(&supervisor->screen.live);
+  update_after(supervisor, 1000);
   assert_string_equal(facts->packers, "");
-  /* a packer that nobody hears, and what the evaluator waits for */
-  packer->removed = false;
-  evaluator->state = PLM_STAGE_READY;
-  trainer->state = PLM_STAGE_STARTING;
+  live_erase(&supervisor->screen.live);
+}
+
+static void silent_packers_and_waiting_evaluators(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  const struct plm_live_facts *facts = &supervisor->screen.live.facts;
+  make_terminal(24, 80);
+  live_open(&supervisor->screen.live);
+  (void)supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STARTING);
+  (void)supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+  struct supervised *packer = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  packer->pulse = (struct plm_pulse){.begun = true, .mark = 7};
+  ages_by_5_s(supervisor, "evaluator.lock");
+  append(supervisor, "pulse.trainer.json",
+         "{\"doing\":\"waiting for data\",\"waits\":true,\"waited_s\":40}\n");
+  append(supervisor, "pulse.evaluator.json",
+         "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":100}\n");
+  own_ms = plm_clock_ms();
   for (int unheard = 9; unheard <= 10; unheard++) {
-    packer->pulse.since_ms = plm_clock_ms() - 1000 * (int64_t)unheard;
-    supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
-    live_update(&supervisor->screen.live);
-    assert_int_equal(strncmp(facts->packers, "0: not heard for 0:1", unheard == 9 ? 1 : 20) == 0,
-                     unheard == 10);
+    packer->pulse.since_ms = own_ms - 1000 * (int64_t)unheard;
+    update_after(supervisor, 1000);
+    assert_string_equal(facts->packers, unheard == 9 ? "" : "0: not heard for 0:10");
   }
   assert_int_equal(strncmp(facts->evaluator, "waiting for packers 1:4", 23), 0);
   assert_string_equal(facts->activity, "");
@@ -412,15 +451,11 @@ static void options_of_up_reach_the_screen(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(the_trainers_lines_become_facts),
-      TEST(the_evaluators_lines_become_a_text),
-      TEST(packers_stages_and_the_checkpoint),
-      TEST(the_block_is_drawn_when_it_changes),
-      TEST(the_block_fits_another_width),
-      TEST(rows_are_counted_to_the_column),
-      TEST(labels_have_a_color),
-      TEST(colors_are_for_a_terminal),
-      TEST(options_of_up_reach_the_screen),
+      TEST(the_trainers_lines_become_facts),    TEST(the_evaluators_lines_become_a_text),
+      TEST(packers_stages_and_the_checkpoint),  TEST(silent_packers_and_waiting_evaluators),
+      TEST(the_block_is_drawn_when_it_changes), TEST(the_block_fits_another_width),
+      TEST(rows_are_counted_to_the_column),     TEST(labels_have_a_color),
+      TEST(colors_are_for_a_terminal),          TEST(options_of_up_reach_the_screen),
   };
   return cmocka_run_group_tests_name("live terminal", tests, NULL, NULL);
 }
