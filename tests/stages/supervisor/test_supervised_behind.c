@@ -60,7 +60,9 @@ static void a_run_may_go_on_in_the_background(void **state)
   int ends[2];
   (void)state;
   assert_int_equal(plm_path_join(log, scripted_run, "logs/supervisor.log", NULL), PLM_OK);
+  const int before = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
   const int input = open("its.yaml", O_RDONLY | O_CLOEXEC);
+  assert_true(before >= 0);
   assert_int_equal(dup2(input, STDIN_FILENO), STDIN_FILENO);
   close(input);
   for (int i = 0; i < 2; i++) {
@@ -100,6 +102,8 @@ static void a_run_may_go_on_in_the_background(void **state)
   assert_string_equal(scripted_err, "");
   assert_int_equal(scripted_call((const char *const[]){"down", "--run", scripted_run, "-q", NULL}),
                    0);
+  assert_int_equal(dup2(before, STDIN_FILENO), STDIN_FILENO);
+  close(before);
 }
 
 /* `--wait` tells why the stages do not become ready. */
