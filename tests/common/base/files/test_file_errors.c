@@ -150,11 +150,12 @@ static void an_unnamed_file_leaves_no_name(void **state)
 {
   (void)state;
   static const int causes[] = {0, EOPNOTSUPP, EISDIR, EINVAL, EACCES};
-  char folder[PLM_PATH_SIZE], byte = 0;
+  char folder[PLM_PATH_SIZE];
   struct plm_error error = {0};
   scratch_run(folder);
   for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
     int file = -2;
+    char byte = 0;
     cause = causes[i];
     failing = cause == 0 ? NONE : UNNAMED;
     const plm_status status = plm_file_open_unnamed(folder, &file, &error);
@@ -165,6 +166,7 @@ static void an_unnamed_file_leaves_no_name(void **state)
     assert_int_equal(fcntl(file, F_GETFD), FD_CLOEXEC);
     assert_int_equal(pwrite(file, "x", 1, 0), 1);
     assert_int_equal(pread(file, &byte, 1, 0), 1);
+    assert_int_equal(byte, 'x');
     close(file);
   }
   cause = EIO;
