@@ -5,8 +5,6 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
-#include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,32 +14,18 @@
 
 #include "common/base/files/descriptors.h"
 #include "common/base/files/file.h"
-#include "common/base/process/thread.h"
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/config/config.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "evaluator/watch/watch.h"
+#include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
 
 enum { HANGS_S = 60 };
 
 static char run[PLM_PATH_SIZE];
-static int threads_until_failure = -1; /* of plm_thread_start; -1: none fails */
-
-/* Takes the place of libc's function in this program. Threads of libraries have other stacks. */
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *),
-                   void *context)
-{
-  size_t stack = 0;
-  int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-  *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
-  if (attributes != NULL) pthread_attr_getstacksize(attributes, &stack);
-  if (stack == PLM_THREAD_STACK_BYTES && threads_until_failure >= 0 && threads_until_failure-- == 0)
-    return EAGAIN;
-  return create(thread, attributes, body, context);
-}
 
 static int begin(void **state)
 {
@@ -316,35 +300,34 @@ static void a_stop_ends_it_whether_or_not_all_is_reported(void **state)
   plm_config_deinit(&config);
 }
 
-/* Whichever thread cannot be started, nothing of it stays, and the next start succeeds. */
+static bool watchdog_failed;
+
+/* Nothing of it stays. */
+static plm_status watch_and_end(void *config, struct plm_error *error)
+{
+  char bound[512];
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_watch(config, NULL, error);
+  captured_end();
+  plm_descriptors_lend();
+  watchdog_failed |= strstr(error->what, "\"watchdog\"") != NULL;
+  assert_int_equal(plm_endpoint_read(run, "evaluation_feed", bound, NULL), PLM_NOT_FOUND);
+  return status;
+}
+
+/* Whichever thread cannot be started, the next start succeeds. */
 static void without_a_thread_it_does_not_start(void **state)
 {
   (void)state;
   struct plm_config config;
-  char bound[512];
-  plm_status status = PLM_FAILURE;
-  int fails = 0;
-  bool watchdog = false;
   configure(0, without_board, &config);
   put(PLM_RUN_EVALUATOR_METRICS, REPORT(40, "valid", SAME));
   damage("step_00000040");
   assert_int_equal(plm_done_write(run, &(struct plm_done){.step = 40, .identity = {1, 2}}, NULL),
                    PLM_OK);
-  for (; status != PLM_OK; fails++) {
-    struct plm_error error = {0};
-    threads_until_failure = fails;
-    captured_begin(STDERR_FILENO);
-    status = plm_watch(&config, NULL, &error);
-    captured_end();
-    plm_descriptors_lend();
-    const bool failed = threads_until_failure == -1;
-    assert_int_equal(status != PLM_OK, failed);
-    if (failed) assert_non_null(strstr(error.what, "cannot start the thread \""));
-    threads_until_failure = -1;
-    watchdog |= strstr(error.what, "\"watchdog\"") != NULL;
-    assert_int_equal(plm_endpoint_read(run, "evaluation_feed", bound, NULL), PLM_NOT_FOUND);
-  }
-  assert_true(watchdog && fails > 2);
+  watchdog_failed = false;
+  assert_in_range(failing_starts_try(watch_and_end, &config), 2, 100);
+  assert_true(watchdog_failed);
   plm_config_deinit(&config);
 }
 
