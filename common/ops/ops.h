@@ -7,8 +7,8 @@
  *   Operators compute in fp32 and round each result once, with the exceptions noted below.
  * - Sizes: N rows (B * L of the level), D width, V vocabulary, H heads, K head width. For products,
  *   I is the input width and O the output width. Suffixes give shapes: x_NI is (N, I). All arrays
- *   are row-major. There may be no rows, or no elements: then nothing is written, except that what
- *   is a sum (=) is 0.
+ *   are row-major. There may be no rows (no chunks, where there is L), or no elements: then nothing
+ *   is written, except that what is a sum (=) is 0.
  * - Buffers come from ops->allocate and live on the device. Parameters and learned scalars such as
  *   a, b and s are also device pointers, so that a recording stays valid when they change.
  * - Gradients of parameters are accumulated (+=) in fp32. Gradients of activations are overwritten

@@ -97,13 +97,9 @@ static void attention(struct plm_ops *ops, struct full *f, void **b)
     NO(qkv_value_backward, b[5], b[6], b[7], b[5], &in, &value);
   }
   const struct plm_interval_mask mask = {0, L, at, at, at, at, at, at, at, at, at, at};
-  const struct plm_interval_mask no_tokens = {1, 0, at, at, at, at, at, at, at, at, at, at};
-  for (int empty = 0; empty < 2; empty++) { /* no chunks, or a chunk of no tokens */
-    const struct plm_interval_mask *of = empty ? &no_tokens : &mask;
-    const struct plm_attention_shape shape = {empty, empty ? 0 : L, H, K, 3 * H * K, 1, 0};
-    NO(attention_forward, b[4], b[5], &inputs, of, &shape);
-    NO(attention_backward, &gradients, b[7], b[7], b[7], &inputs, of, &shape);
-  }
+  const struct plm_attention_shape shape = {0, L, H, K, 3 * H * K, 1, 0};
+  NO(attention_forward, b[4], b[5], &inputs, &mask, &shape);
+  NO(attention_backward, &gradients, b[7], b[7], b[7], &inputs, &mask, &shape);
   if (ops->narrow_mask != NULL) NO(narrow_mask, b[4], b[5], &mask, b[6], 0);
   NO(attention_cached, b[0], b[1], b[2], b[3], b[4], b[5], &cached);
 }

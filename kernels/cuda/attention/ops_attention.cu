@@ -89,7 +89,7 @@ template <class P> P slab_of(const P &all, int64_t b, int64_t chunks, int64_t he
 template <class P, class Run> void each_slab(const P &all, int64_t room, Run run)
 {
   const int64_t B = all.shape.B, L = all.shape.L, H = all.shape.H;
-  if (L == 0) return;
+  PLM_ASSERT(L > 0 && H > 0);
   const int64_t fitting = room / (L * H);
   if (fitting >= 1) {
     const int64_t most = fitting < MOST_CHUNKS ? fitting : (int64_t)MOST_CHUNKS;
