@@ -263,14 +263,18 @@ static void check_keys(struct scene *s)
 /* With a large factor, so that much of what a gradient is comes through the adapters. */
 static void adapters_drop_by_their_keys(void **state)
 {
-  static const enum plm_architecture architectures[] = {PLM_TRANSFORMER, PLM_PATCH_UNET};
+  static const enum plm_architecture architectures[] = {PLM_TRANSFORMER, PLM_PATCH_UNET, PLM_ESM2,
+                                                        PLM_ESMC};
   (void)state;
-  for (int a = 0; a < 2; a++) {
-    struct plm_model_config config = case_config(architectures[a], 6, 32);
+  for (int a = 0; a < 4; a++) {
+    struct plm_model_config config = case_config(architectures[a], a < 2 ? 6 : 1, 32);
     struct scene s;
     struct plm_loss_result result;
     config.lora = (struct plm_lora_config){
-        .rank = 3, .alpha = 48, .targets = 0x7f ^ 1U << PLM_LORA_GATE, .dropout = 0.25};
+        .rank = 3,
+        .alpha = 48,
+        .targets = architectures[a] == PLM_ESMC ? 0x7f : 0x7f ^ 1U << PLM_LORA_GATE,
+        .dropout = 0.25};
     open_scene(&s, &config);
     const double loss = dropping_loss(&s, seeds);
     float *gradients = model_case_gradients(&s.model);
