@@ -6,15 +6,31 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "common/base/log/log.h"
 #include "common/base/numbers/philox.h"
 #include "common/run/stop.h"
 #include "evaluator/score/variant_scorer.h"
 #include "tests/support/cases/model_case.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/must.h"
 
 enum { L = 32, CHUNKS = 2, VARIANTS = 150, V = 33, MOST = 80 };
 static const char letters[] = "LAGVSERTIDPKQNFYMHWC";
+
+/* The time of this program, in seconds; -1: the real one. */
+static time_t own_s = -1;
+
+/* Takes the place of libc's function in this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  if (own_s < 0 || clock != CLOCK_MONOTONIC) return (int)syscall(SYS_clock_gettime, clock, now);
+  *now = (struct timespec){.tv_sec = own_s};
+  return 0;
+}
 
 static uint32_t draw(uint32_t *counter, uint32_t below)
 {
@@ -270,6 +286,37 @@ static void a_stop_signal_ends_the_scoring(void **state)
   }
 }
 
+/* Three variants at the same two places are masked in one pass. */
+static void the_progress_counts_passes(void **state)
+{
+  (void)state;
+  static struct scene scene;
+  struct plm_variant_scorer *scorer;
+  struct plm_variant variants[3];
+  struct plm_substitution items[3][2];
+  double scores[3];
+  open_scene(&scene, PLM_TRANSFORMER, false, 10);
+  own_s = 1000;
+  assert_int_equal(
+      plm_variant_scorer_open(&scene.inference, &scene.wild_type, PLM_SCORE_JOINT, &scorer, NULL),
+      PLM_OK);
+  for (uint32_t v = 0; v < 3; v++) {
+    for (uint32_t i = 0; i < 2; i++)
+      items[v][i] = (struct plm_substitution){i, scene.residues[i], (uint8_t)letters[v]};
+    variants[v] = (struct plm_variant){items[v], 2, 2};
+    assert_int_equal(plm_variant_scorer_expect(scorer, &variants[v], NULL), PLM_OK);
+  }
+  own_s += 10;
+  plm_log_init("test", PLM_LOG_INFO);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_variant_scorer_run(scorer, variants, 3, scores, NULL);
+  assert_string_equal(captured_end(), "test: score 100 %  1 pass, 1 tokens/s, 0:00 left\n");
+  own_s = -1;
+  assert_int_equal(status, PLM_OK);
+  plm_variant_scorer_close(scorer);
+  close_scene(&scene);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -277,6 +324,7 @@ int main(void)
       cmocka_unit_test(masked_scores_are_those_of_each_variant_alone),
       cmocka_unit_test(likelihoods_are_those_of_each_variant_alone),
       cmocka_unit_test(positions_too_far_apart_are_refused),
+      cmocka_unit_test(the_progress_counts_passes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
