@@ -226,97 +226,106 @@ static void numbers_in_any_order(void **state)
 
 /* ---- what does not exist --------------------------------------------------------------------- */
 
-/* Each column has one output, and the classes are "a" and, unknown to the model, "b". A measure
- * that does not exist has a reason, the first one that there is. */
-static void reasons_are_given(void **state)
+enum { MOST_LABELS = 3 };
+
+struct reason_row {
+  enum plm_label_task task;
+  uint32_t count;
+  float truth[MOST_LABELS], values[MOST_LABELS];
+  const char *reason;
+  enum plm_measure missing; /* PLM_MEASURES: none */
+};
+
+/* Each column has one output, and the classes are "a" and, unknown to the model, "b". */
+static const struct reason_row reason_rows[] = {
+    {PLM_TASK_CLASSIFICATION,
+     3,
+     {0, 0, 0},
+     {1, 2, 3},
+     "all labels are of class \"a\", so auroc does not exist and mcc is 0",
+     PLM_MEASURE_AUROC},
+    {PLM_TASK_CLASSIFICATION,
+     2,
+     {1, 1},
+     {1, 2},
+     "all labels are of class \"b\", so auroc does not exist and mcc is 0",
+     PLM_MEASURE_AUROC},
+    {PLM_TASK_CLASSIFICATION, 3, {0, 0, 1}, {1, 2, 3}, "", PLM_MEASURES},
+    {PLM_TASK_CLASSIFICATION, 3, {0, 1, 0}, {1, 2, 3}, "", PLM_MEASURES},
+    {PLM_TASK_CLASSIFICATION, .reason = "no document of this split has a label"},
+    {PLM_TASK_RESIDUES, .reason = "no residue of this split has a label"},
+    {PLM_TASK_REGRESSION, .reason = "no document of this split has a label"},
+    {PLM_TASK_REGRESSION,
+     1,
+     {NAN},
+     {1},
+     "column \"tm\" has no label in this split",
+     PLM_MEASURE_RMSE},
+    {PLM_TASK_REGRESSION, 1, {1}, {1}, "column \"tm\" has one label only", PLM_MEASURE_SPEARMAN},
+    {PLM_TASK_REGRESSION,
+     3,
+     {4, 4, 4},
+     {2, 2, 2},
+     "all labels of column \"tm\" are equal",
+     PLM_MEASURE_SPEARMAN},
+    {PLM_TASK_REGRESSION,
+     3,
+     {4, 5, 4},
+     {2, 2, 2},
+     "the model predicts the same number everywhere for column \"tm\"",
+     PLM_MEASURE_SPEARMAN},
+    {PLM_TASK_REGRESSION, 3, {4, 4, 5}, {2, 2, 3}, "", PLM_MEASURES},
+    {PLM_TASK_REGRESSION, 2, {4, 5}, {2, 3}, "", PLM_MEASURES},
+    {PLM_TASK_REGRESSION, 3, {4, 5, 4}, {2, 3, 2}, "", PLM_MEASURES},
+    {PLM_TASK_MULTILABEL,
+     3,
+     {1, 1, 1},
+     {-1, 2, 3},
+     "no class is true somewhere but not everywhere, so auroc and mcc do not exist",
+     PLM_MEASURE_MCC},
+    {PLM_TASK_MULTILABEL, 3, {1, 0, 1}, {-1, 2, 3}, "", PLM_MEASURES},
+};
+
+static void measure_row(const struct reason_row *row, struct plm_label_result *result)
 {
-  (void)state;
-  enum { MOST = 3 };
-  static const struct {
-    enum plm_label_task task;
-    uint32_t count;
-    float truth[MOST], values[MOST];
-    const char *reason;
-    enum plm_measure missing; /* PLM_MEASURES: none */
-  } rows[] = {
-      {PLM_TASK_CLASSIFICATION,
-       3,
-       {0, 0, 0},
-       {1, 2, 3},
-       "all labels are of class \"a\", so auroc does not exist and mcc is 0",
-       PLM_MEASURE_AUROC},
-      {PLM_TASK_CLASSIFICATION,
-       2,
-       {1, 1},
-       {1, 2},
-       "all labels are of class \"b\", so auroc does not exist and mcc is 0",
-       PLM_MEASURE_AUROC},
-      {PLM_TASK_CLASSIFICATION, 3, {0, 0, 1}, {1, 2, 3}, "", PLM_MEASURES},
-      {PLM_TASK_CLASSIFICATION, 3, {0, 1, 0}, {1, 2, 3}, "", PLM_MEASURES},
-      {PLM_TASK_CLASSIFICATION, .reason = "no document of this split has a label"},
-      {PLM_TASK_RESIDUES, .reason = "no residue of this split has a label"},
-      {PLM_TASK_REGRESSION, .reason = "no document of this split has a label"},
-      {PLM_TASK_REGRESSION,
-       1,
-       {NAN},
-       {1},
-       "column \"tm\" has no label in this split",
-       PLM_MEASURE_RMSE},
-      {PLM_TASK_REGRESSION, 1, {1}, {1}, "column \"tm\" has one label only", PLM_MEASURE_SPEARMAN},
-      {PLM_TASK_REGRESSION,
-       3,
-       {4, 4, 4},
-       {2, 2, 2},
-       "all labels of column \"tm\" are equal",
-       PLM_MEASURE_SPEARMAN},
-      {PLM_TASK_REGRESSION,
-       3,
-       {4, 5, 4},
-       {2, 2, 2},
-       "the model predicts the same number everywhere for column \"tm\"",
-       PLM_MEASURE_SPEARMAN},
-      {PLM_TASK_REGRESSION, 3, {4, 4, 5}, {2, 2, 3}, "", PLM_MEASURES},
-      {PLM_TASK_REGRESSION, 2, {4, 5}, {2, 3}, "", PLM_MEASURES},
-      {PLM_TASK_REGRESSION, 3, {4, 5, 4}, {2, 3, 2}, "", PLM_MEASURES},
-      {PLM_TASK_MULTILABEL,
-       3,
-       {1, 1, 1},
-       {-1, 2, 3},
-       "no class is true somewhere but not everywhere, so auroc and mcc do not exist",
-       PLM_MEASURE_MCC},
-      {PLM_TASK_MULTILABEL, 3, {1, 0, 1}, {-1, 2, 3}, "", PLM_MEASURES},
-  };
+  static const struct plm_chunk_document documents[MOST_LABELS] = {
+      {.number = 0}, {.number = 1}, {.number = 2}};
   struct plm_label_column column = {.name = (char[]){"tm"},
                                     .classes = (char *[]){"a", "b"},
                                     .class_count = 2,
                                     .counts = (uint64_t[]){5, 5}};
-  const struct plm_chunk_document documents[MOST] = {{.number = 0}, {.number = 1}, {.number = 2}};
   const struct plm_batch batch = {
-      .chunks = 1, .document_begin = (uint32_t[]){0, MOST}, .documents = documents};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const bool one_class = rows[i].task == PLM_TASK_CLASSIFICATION;
-    const struct plm_label_match match = {
-        .choice = {rows[i].task, 1, 1, &column, (double[]){50}, (double[]){8}},
-        .output = one_class ? (int32_t[]){0, PLM_NO_OUTPUT} : NULL,
-        .foreign = one_class};
-    float truth[MOST];
-    int32_t classes[MOST];
-    for (int d = 0; d < MOST; d++) truth[d] = rows[i].truth[d];
-    for (int d = 0; d < MOST; d++) classes[d] = truth[d] > 0;
-    const struct plm_batch_labels labels = {.outputs = 1, .values = truth, .classes = classes};
-    const struct plm_labelled_rows listed = {.count = rows[i].count,
-                                             .documents = (uint32_t[]){0, 1, 2}};
-    struct plm_label_answers *answers = plm_label_answers_open(&match, 1, PLM_LABEL_VALUES_KEPT);
+      .chunks = 1, .document_begin = (uint32_t[]){0, MOST_LABELS}, .documents = documents};
+  const bool one_class = row->task == PLM_TASK_CLASSIFICATION;
+  const struct plm_label_match match = {
+      .choice = {row->task, 1, 1, &column, (double[]){50}, (double[]){8}},
+      .output = one_class ? (int32_t[]){0, PLM_NO_OUTPUT} : NULL,
+      .foreign = one_class};
+  float truth[MOST_LABELS];
+  int32_t classes[MOST_LABELS];
+  for (int d = 0; d < MOST_LABELS; d++) truth[d] = row->truth[d];
+  for (int d = 0; d < MOST_LABELS; d++) classes[d] = truth[d] > 0;
+  const struct plm_batch_labels labels = {.outputs = 1, .values = truth, .classes = classes};
+  const struct plm_labelled_rows listed = {.count = row->count, .documents = (uint32_t[]){0, 1, 2}};
+  struct plm_label_answers *answers = plm_label_answers_open(&match, 1, PLM_LABEL_VALUES_KEPT);
+  assert_int_equal(plm_label_answers_add(answers, &batch, &labels, &listed, row->values, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_label_answers_measure(answers, result, NULL), PLM_OK);
+  plm_label_answers_close(answers);
+}
+
+/* A measure that does not exist has a reason, the first one that there is. */
+static void reasons_are_given(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof reason_rows / sizeof *reason_rows; i++) {
+    const struct reason_row *row = &reason_rows[i];
     struct plm_label_result result;
-    assert_int_equal(plm_label_answers_add(answers, &batch, &labels, &listed, rows[i].values, NULL),
-                     PLM_OK);
-    assert_int_equal(plm_label_answers_measure(answers, &result, NULL), PLM_OK);
-    if (strcmp(result.reason, rows[i].reason) != 0) fail_msg("row %zu: %s", i, result.reason);
-    for (int k = 0; k < PLM_MEASURES && rows[i].count == 0; k++)
-      assert_true(isnan(result.values[k]));
-    if (rows[i].missing < PLM_MEASURES) assert_true(isnan(result.values[rows[i].missing]));
+    measure_row(row, &result);
+    if (strcmp(result.reason, row->reason) != 0) fail_msg("row %zu: %s", i, result.reason);
+    for (int k = 0; k < PLM_MEASURES && row->count == 0; k++) assert_true(isnan(result.values[k]));
+    if (row->missing < PLM_MEASURES) assert_true(isnan(result.values[row->missing]));
     plm_label_result_deinit(&result);
-    plm_label_answers_close(answers);
   }
 }
 

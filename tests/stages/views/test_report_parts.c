@@ -61,8 +61,8 @@ static void begin_run(struct plm_report_run *run, const char *name, const char *
 }
 
 /* Everything is known. The rates of the head and of the scalars are those of the embeddings and of
- * the hidden matrices. The wait for data is not known at the step 1, and
- * the checkpoint before the step 3 takes longer than that step. */
+ * the hidden matrices. The wait for data is not known at step 1, and the checkpoint before step 3
+ * takes longer than that step. */
 static void first_run(struct plm_report_run *run)
 {
   begin_run(run, "first", "complete", "seed: 2\ntrainer: {steps: 1234567}\n");
@@ -375,9 +375,8 @@ static void sources_have_lines_of_their_own(void **state)
   (void)state;
   static struct plm_report_run runs[3];
   struct plm_text text = {0};
-  begin_run(&runs[0], "many", "stopped", "version: 1\n");
-  begin_run(&runs[1], "<two>", "stopped", "version: 1\n");
-  begin_run(&runs[2], "one", "stopped", "version: 1\n");
+  static const char *const names[] = {"many", "<two>", "one"};
+  for (int i = 0; i < 3; i++) begin_run(&runs[i], names[i], "stopped", "version: 1\n");
   for (int k = 0; k < PLM_MAX_SOURCES; k++) {
     char name[16];
     snprintf(name, sizeof name, "source-%d", k);
