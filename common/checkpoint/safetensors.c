@@ -246,11 +246,9 @@ static plm_status parse_entries(struct plm_safetensors *file, const unsigned cha
 static plm_status parse_bytes(struct plm_safetensors *file, const unsigned char *bytes, size_t size,
                               struct plm_error *error)
 {
-  static const char pointer[] = "version https://git-lfs";
-  if (size >= sizeof pointer && memcmp(bytes, pointer, sizeof pointer - 1) == 0) {
+  if (size > 23 && memcmp(bytes, "version https://git-lfs", 23) == 0) {
     plm_error_set(error, PLM_FORMAT, "it is a pointer of Git LFS, not the file that it points to");
-    return plm_error_hint(error, "run `git lfs pull` in the folder, or download it with "
-                                 "`hf download`");
+    return plm_error_hint(error, "run `git lfs pull` in the folder, or use `hf download`");
   }
   if (size < 8)
     return plm_error_set(error, PLM_FORMAT, "%zu bytes are too few for a safetensors file", size);
@@ -391,8 +389,7 @@ void plm_safetensors_release(const struct plm_safetensors *file,
                              const struct plm_tensor_info *tensor)
 {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), data = (uintptr_t)tensor->data;
-  const uintptr_t begin = (data + page - 1) & ~(page - 1),
-                  end = (data + tensor->bytes) & ~(page - 1);
+  const uintptr_t begin = (data + page - 1) & -page, end = (data + tensor->bytes) & -page;
   if (file->mapping != NULL && begin < end) /* the bytes that a caller owns would be lost */
     (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }

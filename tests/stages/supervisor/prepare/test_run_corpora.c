@@ -267,9 +267,8 @@ static void a_list_is_checked_as_far_as_it_is_here(void **state)
            "  sampling: clusters\n",
            paths[ONE], damaged, paths[BYTES], paths[SAME], paths[OTHER], paths[CLUSTERED]);
   scratch_write(file, yaml, strlen(yaml));
-  assert_int_equal(
-      plm_config_load_with(file, NULL, 0, check_list, &config, &problems, &error),
-      PLM_CONFIG);
+  assert_int_equal(plm_config_load_with(file, NULL, 0, check_list, &config, &problems, &error),
+                   PLM_CONFIG);
   assert_int_equal(plm_config_problems_count(problems), 4);
   snprintf(expected, sizeof expected, ":4:3: corpus: source 2: %s: ", damaged);
   assert_non_null(strstr(plm_config_problem(problems, 0), expected));
