@@ -88,26 +88,19 @@ static void settle_vocabulary(struct plm_loader *loader)
   loader->bad[plm_key_row("model.vocab_size")] = true;
 }
 
-/* Keys that architectures of published weights do not read. A default is no mistake, so that a
- * printed configuration can be read again. */
-static void check_others_keys(struct plm_loader *loader)
+/* expansion_ratio of an architecture that has intermediate_size. Its default is no mistake, so that
+ * a printed configuration can be read again. */
+static void check_expansion(struct plm_loader *loader)
 {
-  static const struct {
-    const char *key, *instead;
-  } others[] = {
-      {"model.num_unet_layers", "; use model.num_hidden_layers"},
-      {"model.num_extra_layers", "; use model.num_hidden_layers"},
-      {"model.expansion_ratio", "; use model.intermediate_size"},
-      {"model.attention.window.start", ", whose layers see their whole document"},
-      {"model.attention.window.end", ", whose layers see their whole document"},
-      {"model.attention.window.steps", ", whose layers see their whole document"},
-      {"model.attention.block", ", whose layers see their whole document"},
-  };
-  const char *name = plm_architecture_name(loader->config->model.architecture);
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (plm_key_is_changed(loader, others[i].key))
-      plm_problems_add(loader->problems, plm_key_place(loader, others[i].key, NULL),
-                       "%s: does not apply to %s%s", others[i].key, name, others[i].instead);
+  static const char key[] = "model.expansion_ratio";
+  const struct plm_model_config *model = &loader->config->model;
+  char *value = plm_setting_print(plm_setting_find(key), loader->config);
+  if (plm_key_is_given(loader, key) &&
+      strtod(value, NULL) != strtod(plm_setting_find(key)->fallback, NULL))
+    plm_problems_add(loader->problems, plm_key_place(loader, key, NULL),
+                     "%s: does not apply to %s; use model.intermediate_size", key,
+                     plm_architecture_name(model->architecture));
+  free(value);
 }
 
 void plm_config_check_model(struct plm_loader *loader)
@@ -117,7 +110,7 @@ void plm_config_check_model(struct plm_loader *loader)
   model->max_length = loader->config->data.max_length;
   if (plm_architecture_rules(model->architecture)->published) {
     settle_published(loader);
-    check_others_keys(loader);
+    check_expansion(loader);
   }
   settle_vocabulary(loader);
   const size_t count = plm_model_config_faults(model, model_key_known, loader, faults);

@@ -168,19 +168,10 @@ PUBLISHED = {
 }
 
 
-# Their layers see the whole document, so other windows than the default are mistakes.
-WHOLE_DOCUMENTS = {
-    "model.attention.window.start": 512,
-    "model.attention.window.end": 512,
-    "model.attention.window.steps": 0,
-}
-
-
 def settings_of(architecture, objective, **changes):
     """Flat settings of a pair; in the names of changes, __ stands for a dot."""
     return {
         **COMMON,
-        **(WHOLE_DOCUMENTS if architecture in ("esm2", "esmc") else {}),
         "model.architecture": architecture,
         "trainer.objective": objective,
         **(PAIRS | PUBLISHED)[architecture, objective],

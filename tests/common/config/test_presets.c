@@ -169,22 +169,6 @@ static void what_does_not_fit_is_refused(void **state)
        ":1:17: model.preset: 8M is a size of ESM-2; use 300M, 600M or 6B for esmc"},
       {"model: {preset: 8M, architecture: esm2, expansion_ratio: 4}",
        ":1:58: model.expansion_ratio: does not apply to esm2; use model.intermediate_size"},
-      {"model: {architecture: esmc, num_unet_layers: 8}",
-       ":1:46: model.num_unet_layers: does not apply to esmc; use model.num_hidden_layers"},
-      {"model: {architecture: esm2, num_extra_layers: 0}",
-       ":1:47: model.num_extra_layers: does not apply to esm2; use model.num_hidden_layers"},
-      {"model: {architecture: esm2, attention: {window: {start: 64}}}",
-       ":1:57: model.attention.window.start: does not apply to esm2, whose layers see their whole "
-       "document"},
-      {"model: {architecture: esm2, attention: {window: {end: 64}}}",
-       ":1:55: model.attention.window.end: does not apply to esm2, whose layers see their whole "
-       "document"},
-      {"model: {architecture: esm2, attention: {window: {steps: 9}}}",
-       ":1:57: model.attention.window.steps: does not apply to esm2, whose layers see their whole "
-       "document"},
-      {"model: {architecture: esm2, attention: {block: 8}}",
-       ":1:48: model.attention.block: does not apply to esm2, whose layers see their whole "
-       "document"},
       {"model: {architecture: esm2, soft_logit_cap: 16}",
        ":1:45: model.soft_logit_cap: esm2 has no cap; use 0"},
       {"model: {architecture: esmc}\ndata: {tokenizer: byte}",
@@ -238,33 +222,6 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(plm_config_problems_count(problems), 1);
     plm_config_problems_free(problems);
   }
-}
-
-/* Keys of other architectures may stand there with their defaults, as in each configuration that is
- * printed, and in the shipped one, of which all that must change is listed at once. */
-static void defaults_of_others_are_no_mistake(void **state)
-{
-  static const char others[] =
-      "  num_unet_layers: 6\n  num_extra_layers: 1\n  expansion_ratio: 2.0\n"
-      "  attention: {pattern: [document], window: {start: 512, end: 512, steps: 0}, block: 0}\n";
-  struct plm_config config;
-  struct plm_config_problems *problems;
-  char text[1000];
-  (void)state;
-  snprintf(text, sizeof text, "model:\n  architecture: esm2\n%s", others);
-  load(text, &config);
-  assert_true(config.model.token_dropout);
-  plm_config_deinit(&config);
-  snprintf(text, sizeof text,
-           "model:\n  architecture: esm2\n%s  soft_logit_cap: 16.0\n  tie_embeddings: false\n",
-           others);
-  const char *path = scratch_path("shipped.yaml");
-  scratch_write(path, text, strlen(text));
-  assert_int_equal(plm_config_load(path, NULL, 0, &config, &problems, NULL), PLM_CONFIG);
-  assert_int_equal(plm_config_problems_count(problems), 2);
-  assert_non_null(strstr(plm_config_problem(problems, 0), "model.soft_logit_cap: esm2 has no cap"));
-  assert_non_null(strstr(plm_config_problem(problems, 1), "model.tie_embeddings: the embedding"));
-  plm_config_problems_free(problems);
 }
 
 /* What a run folder keeps: all sizes beside the name, so that loading it again changes nothing. */
@@ -360,7 +317,6 @@ int main(void)
       cmocka_unit_test(published_sizes_are_those_of_their_models),
       cmocka_unit_test(every_input_overrides_a_preset),
       cmocka_unit_test(what_does_not_fit_is_refused),
-      cmocka_unit_test(defaults_of_others_are_no_mistake),
       cmocka_unit_test(what_is_printed_has_the_sizes),
       cmocka_unit_test(a_resume_compares_the_sizes),
       cmocka_unit_test(sizes_that_were_overridden_are_named),
