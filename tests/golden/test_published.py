@@ -73,12 +73,12 @@ def test_logits_and_hidden_states_are_transformers(architecture, keys):
 
 def known(weights):
     """Without the biases of keys: they shift all scores of a query almost alike, so their gradients are
-    little more than rounding, which Adam makes as large as any. Nor with the contact head, which no step
-    changes."""
+    little more than rounding, which Adam makes as large as any. Nor with the contact head and
+    rotary frequencies, which no step changes."""
     return {
         name: w.detach()
         for name, w in weights.items()
-        if not name.endswith("key.bias") and "contact_head" not in name
+        if not name.endswith(("key.bias", "inv_freq")) and "contact_head" not in name
     }
 
 

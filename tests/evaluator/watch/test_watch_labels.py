@@ -89,7 +89,7 @@ def test_reports(scene, objective, tmp_path, monkeypatch):
                 "--corpus", scene / ("corpus" if name == "corpus" else "other"),
                 "--max-tokens", "4000", "--max-length", "64").stdout
         )  # fmt: skip
-        for key in ("checkpoint", "set", "seconds"):
+        for key in ("checkpoint", "set", "seconds", "cut"):
             once.pop(key)
         assert once == {k: v for k, v in line.items() if k not in ("checkpoint", "set")}
     if objective == "regression":
