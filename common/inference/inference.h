@@ -91,8 +91,7 @@ uint32_t plm_inference_slice(const struct plm_inference *inference);
 void plm_inference_note_length(struct plm_inference *inference, uint32_t tokens);
 /* Makes room for sequences of `tokens` tokens (at most plm_architecture_longest()): if they are
  * longer than config.max_length, that grows, and batches have fewer chunks. Weights stay loaded.
- * Also does plm_inference_note_length. After an error, the inference may
- * only be closed. */
+ * Also does plm_inference_note_length. After an error, the inference may only be closed. */
 plm_status plm_inference_make_room(struct plm_inference *inference, uint32_t tokens,
                                    struct plm_error *error);
 

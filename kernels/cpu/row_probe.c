@@ -4,6 +4,7 @@
  * each other, a library that sums each half of K separately would give exact zeros.) */
 #include "kernels/cpu/row_probe.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,7 @@ void plm_probe_free(struct plm_probe *probe)
   free(probe->B);
   free(probe->C);
   free(probe->start);
+  malloc_trim(0); /* B is as large as weights, and what the library keeps lies behind it */
 }
 
 static void *get_lines(int64_t bytes)
