@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Several ranks give the bits of one: weights, averages, moments and exact metrics. Every architecture and objective runs
 # on four ranks, in fp32 or bf16; models with frozen parts and with adapters run on two. Ranks in groups are those of
-# test_ranks_hosts.sh and test_ranks_values.sh.
+# test_ranks_hosts.sh and test_ranks_values.sh. A run that begins with published weights has one, two or four.
 . "$PLM_ROOT/tests/support/shell/trainer.sh"
 . "$PLM_ROOT/tests/support/shell/ranks.sh"
 small_corpus corpus
@@ -36,6 +36,12 @@ for ranks in 1 4; do
     "${bf16[@]}"
   compare esm2 "$ranks" --set model.architecture=esm2 --set trainer.recompute=mlp "${bf16[@]}"
   compare esmc "$ranks" --set model.architecture=esmc --set trainer.optimizer.name=adamw
+done
+# from weights as they were published
+plm-pipeline export --checkpoint "$PLM_TMP/esm2-1/checkpoints/step_00000005" --output "$PLM_TMP/source" \
+  >"$PLM_TMP/export.log" 2>&1 || fail "export: $(cat "$PLM_TMP/export.log")"
+for ranks in 1 2 4; do
+  compare started "$ranks" --set model.architecture=esm2 --set trainer.init_from="$PLM_TMP/source"
 done
 for ranks in 1 2; do
   compare frozen "$ranks" --set model.architecture=esmc --set trainer.freeze.embeddings=true \
