@@ -2,6 +2,7 @@
 EsmForMaskedLM and EsmcForMaskedLM give: hidden states of all layers, logits, embeddings, contacts and scores,
 in the published shapes, but with fewer layers and random weights. ESM-2 is compared with fair-esm as well."""
 
+import copy
 import json
 import math
 import random
@@ -132,6 +133,28 @@ def test_hidden_states_logits_and_embeddings(published):
         length = len(text) + 2
         theirs = torch.cat((attentions[-1][row, 2:3], attentions[0][row]))[:, :length, :length]
         torch.testing.assert_close(maps[row], theirs, rtol=0, atol=1e-4)
+
+
+def far(values, exact):
+    """How far values are from the exact ones, relative to these."""
+    differences = [a.float() - b for a, b in zip(values, exact, strict=True)]
+    return float(torch.cat(differences).norm() / torch.cat(exact).norm())
+
+
+@torch.no_grad()
+def test_bf16_is_as_exact_as_that_of_transformers(published):
+    _, model, folder = published
+    texts = sequences(5, 61, 100, 17)
+    batch = padded(texts)
+    half = copy.deepcopy(model).bfloat16()
+    outputs = [m(**batch, output_hidden_states=True) for m in (model, half)]
+    for option, which in (
+        ("--logits", lambda o: o.logits),
+        ("--per-token", lambda o: o.hidden_states[-1]),
+    ):
+        ours, _ = embed(folder, texts, option, "--precision", "bf16")
+        exact, theirs = ([which(o)[i, : len(t) + 2] for i, t in enumerate(texts)] for o in outputs)
+        assert 0 < far(ours, exact) <= 1.1 * far(theirs, exact), option
 
 
 def check_last_layer(folder, texts, last_layer):
