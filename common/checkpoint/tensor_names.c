@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/text/text.h"
+
 static const char head_prefix[] = "lm_head.";
 /* The second is that of EsmcForTokenClassification. */
 static const char *const classifier_prefixes[] = {"classifier.", "score."};
@@ -216,12 +218,6 @@ static bool matches_any(const struct plm_tensor_naming *naming, const char *name
   return false;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-  const size_t length = strlen(name), size = strlen(end);
-  return length >= size && strcmp(name + length - size, end) == 0;
-}
-
 bool plm_tensor_shape_of_heads(const struct plm_tensor_naming *naming,
                                const struct plm_model_config *config,
                                const struct plm_tensor_info *tensor, int *rank,
@@ -230,14 +226,14 @@ bool plm_tensor_shape_of_heads(const struct plm_tensor_naming *naming,
   const uint32_t heads = config->num_attention_heads;
   if (heads == 0) return false;
   if (matches_any(naming, tensor->name, naming->family->carried) &&
-      ends_with(tensor->name, ".weight")) {
+      plm_text_ends_with(tensor->name, ".weight")) {
     *rank = 2;
     shape[0] = 1;
     shape[1] = (uint64_t)config->num_hidden_layers * heads;
     return true;
   }
   if (matches_any(naming, tensor->name, naming->family->ignored) &&
-      ends_with(tensor->name, "inv_freq")) {
+      plm_text_ends_with(tensor->name, "inv_freq")) {
     *rank = 1;
     shape[0] = config->hidden_size / heads / 2;
     return true;

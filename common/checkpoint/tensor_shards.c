@@ -221,19 +221,25 @@ plm_status plm_tensor_shards_open(const char *path, struct plm_tensor_shards **f
   return PLM_OK;
 }
 
+/* The index of the shard that holds a tensor of `files`; files->count: none. */
+static size_t shard_with(const struct plm_tensor_shards *files,
+                         const struct plm_tensor_info *tensor)
+{
+  size_t i = 0;
+  while (i < files->count && plm_safetensors_find(files->shards[i], tensor->name) != tensor) i++;
+  return i;
+}
+
 void plm_tensor_shards_release(const struct plm_tensor_shards *files,
                                const struct plm_tensor_info *tensor)
 {
-  for (size_t i = 0; i < files->count; i++)
-    if (plm_safetensors_find(files->shards[i], tensor->name) == tensor)
-      plm_safetensors_release(files->shards[i], tensor);
+  const size_t i = shard_with(files, tensor);
+  if (i < files->count) plm_safetensors_release(files->shards[i], tensor);
 }
 
 const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,
                                    const struct plm_tensor_info *tensor)
 {
-  if (files->names == NULL) return NULL;
-  for (size_t i = 0; i < files->count; i++)
-    if (plm_safetensors_find(files->shards[i], tensor->name) == tensor) return files->names[i];
-  return NULL;
+  const size_t i = shard_with(files, tensor);
+  return files->names != NULL && i < files->count ? files->names[i] : NULL;
 }

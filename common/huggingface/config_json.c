@@ -207,6 +207,19 @@ static void name_place(const char *path, struct plm_error *error)
     plm_error_hint(error, "use the config.json that was written with the weights");
 }
 
+plm_status plm_huggingface_config_open(const char *directory, char path[PLM_PATH_SIZE],
+                                       cJSON **json, struct plm_error *error)
+{
+  char *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, directory, "config.json", error));
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = plm_json_parse(text, size, &config_limits, json, error);
+  free(text);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
 plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,
                                        uint32_t *window, enum plm_objective *objective,
                                        struct plm_error *error)

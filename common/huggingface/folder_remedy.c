@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/files/file.h"
+#include "common/base/text/text.h"
 
 enum { PATH_SHOWN = 160, NAME_SIZE = 256 };
 
@@ -20,12 +21,6 @@ static bool is_plain(const char *path)
   return true;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-  const size_t length = strlen(name), size = strlen(end);
-  return length > size && strcmp(name + length - size, end) == 0;
-}
-
 /* Finds the first file, by name, with one of these ends. */
 static bool find(const char *directory, const char *const *ends, char found[NAME_SIZE])
 {
@@ -35,7 +30,8 @@ static bool find(const char *directory, const char *const *ends, char found[NAME
   while (folder != NULL && plm_directory_next(folder, directory, &entry, NULL) == PLM_OK &&
          entry != NULL)
     for (const char *const *end = ends; *end != NULL; end++)
-      if (ends_with(entry->d_name, *end) && (found[0] == '\0' || strcmp(entry->d_name, found) < 0))
+      if (strlen(entry->d_name) > strlen(*end) && plm_text_ends_with(entry->d_name, *end) &&
+          (found[0] == '\0' || strcmp(entry->d_name, found) < 0))
         (void)snprintf(found, NAME_SIZE, "%s", entry->d_name);
   if (folder != NULL) closedir(folder);
   return found[0] != '\0';
@@ -79,7 +75,7 @@ static bool find_repository(const char *file, char repository[NAME_SIZE], char f
   const size_t length = strcspn(file, ".");
   if (length > 60) return false;
   (void)snprintf(folder, NAME_SIZE, "%.*s", (int)length, file);
-  if (ends_with(folder, head)) folder[length - strlen(head)] = '\0';
+  if (plm_text_ends_with(folder, head)) folder[length - strlen(head)] = '\0';
   if (!is_plain(folder) || strchr(folder, '/') != NULL) return false;
   (void)snprintf(repository, NAME_SIZE, "facebook/%.60s", folder);
   return true;

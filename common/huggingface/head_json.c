@@ -9,17 +9,13 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/alloc.h"
-#include "common/base/files/file.h"
 #include "common/base/text/json.h"
-#include "common/base/text/strict_json.h"
 #include "common/base/text/text.h"
+#include "common/huggingface/huggingface.h"
 #include "common/huggingface/published_config.h"
 #include "common/model/architecture.h"
 
 #define OWN_KEY "plm_pipeline"
-enum { FILE_LIMIT = 32 << 20 };
-static const struct plm_json_limits limits = {
-    .values = 1 << 20, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
 static const char sequences_ending[] = "ForSequenceClassification";
 static const char residues_ending[] = "ForTokenClassification";
 /* In the order of enum plm_label_loss. */
@@ -174,19 +170,13 @@ static const cJSON *own_head(const cJSON *json, const struct plm_model_config *m
   return json_member(is_published(model) ? json_member(json, OWN_KEY) : json, "head");
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-  const size_t size = strlen(text), end = strlen(ending);
-  return size >= end && strcmp(text + size - end, ending) == 0;
-}
-
 static enum plm_head_kind kind_of(const cJSON *json)
 {
   const char *name =
       cJSON_GetStringValue(cJSON_GetArrayItem(json_member(json, "architectures"), 0));
   if (name == NULL) return PLM_PREDICTS_TOKENS;
-  if (ends_with(name, sequences_ending)) return PLM_PREDICTS_SEQUENCES;
-  return ends_with(name, residues_ending) ? PLM_PREDICTS_RESIDUES : PLM_PREDICTS_TOKENS;
+  if (plm_text_ends_with(name, sequences_ending)) return PLM_PREDICTS_SEQUENCES;
+  return plm_text_ends_with(name, residues_ending) ? PLM_PREDICTS_RESIDUES : PLM_PREDICTS_TOKENS;
 }
 
 /* As transformers chooses without problem_type, when it sees labels. */
@@ -306,27 +296,13 @@ static plm_status read_names(const cJSON *json, const struct plm_model_config *m
   return read_scaling(json_member(own_head(json, model), "scaling"), names, error);
 }
 
-/* Parses the config.json of a folder. The caller deletes *json. path receives its name. */
-static plm_status open_config(const char *directory, char path[PLM_PATH_SIZE], cJSON **json,
-                              struct plm_error *error)
-{
-  char *text;
-  size_t size;
-  PLM_TRY(plm_path_join(path, directory, "config.json", error));
-  PLM_TRY(plm_file_read(path, FILE_LIMIT, &text, &size, error));
-  const plm_status status = plm_json_parse(text, size, &limits, json, error);
-  free(text);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
-  return status;
-}
-
 plm_status plm_label_names_read(const char *directory, const struct plm_model_config *model,
                                 struct plm_label_names *names, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   cJSON *json;
   *names = (struct plm_label_names){0};
-  PLM_TRY(open_config(directory, path, &json, error));
+  PLM_TRY(plm_huggingface_config_open(directory, path, &json, error));
   const plm_status status = read_names(json, model, names, error);
   cJSON_Delete(json);
   if (status != PLM_OK) {
@@ -340,7 +316,7 @@ plm_status plm_head_missing(const char *directory, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   cJSON *json;
-  PLM_TRY(open_config(directory, path, &json, error));
+  PLM_TRY(plm_huggingface_config_open(directory, path, &json, error));
   const cJSON *classes = json_member(json, "architectures");
   char *text = classes != NULL ? plm_json_text(classes, false) : NULL;
   plm_error_set(error, PLM_CONFIG,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
 #include "common/model/model_config.h"
@@ -36,8 +37,13 @@ char *plm_huggingface_config_print_kept(const struct plm_model_config *model, ui
 plm_status plm_huggingface_config_parse(const char *text, size_t size,
                                         struct plm_model_config *model, uint32_t *window,
                                         enum plm_objective *objective, struct plm_error *error);
-/* The same for the config.json of a folder. error->where is its path, followed by the key if one is
- * wrong. */
+/* Parses the config.json of a folder, whatever it describes. The caller deletes *json. path
+ * receives its path, which is also error->where. */
+struct cJSON;
+plm_status plm_huggingface_config_open(const char *directory, char path[PLM_PATH_SIZE],
+                                       struct cJSON **json, struct plm_error *error);
+/* plm_huggingface_config_parse for the config.json of a folder. error->where is its path, followed
+ * by the key if one is wrong. */
 plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,
                                        uint32_t *window, enum plm_objective *objective,
                                        struct plm_error *error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/log/log.h"
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/tensor_shards.h"
@@ -310,6 +311,11 @@ struct plm_new_parts plm_model_folder_new_parts(const struct plm_model_folder *f
                                     (has->kind != wanted->kind || has->outputs != wanted->outputs ||
                                      has->hidden != wanted->hidden),
                                 .adapters = model->lora.rank > 0 && folder->model.lora.rank == 0};
+}
+
+void plm_model_folder_log_notes(const struct plm_text *notes)
+{
+  if (notes->length > 0) plm_info(PLM_NOTES_TITLE ":\n%.*s", (int)notes->length - 1, notes->data);
 }
 
 plm_status plm_model_folder_can_start(const struct plm_model_folder *folder,

@@ -53,6 +53,8 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
 
 /* What stands above the notes below. */
 #define PLM_NOTES_TITLE "trainer.init_from: the weights were trained with other settings"
+/* Logs them, if there are any. */
+void plm_model_folder_log_notes(const struct plm_text *notes);
 
 /* Checks that the folder's weights fit a model: the same parameters with the same meaning.
  * PLM_CONFIG names the keys that differ, with both values. Keys that may differ (soft_logit_cap,

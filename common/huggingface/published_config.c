@@ -9,14 +9,12 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/files/file.h"
 #include "common/base/text/json.h"
-#include "common/base/text/strict_json.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/huggingface.h"
 #include "common/model/architecture.h"
 
 #define OWN_KEY "plm_pipeline"
-enum { CONFIG_LIMIT = 32 << 20 };
 static const double rope_theta = 10000.0;
 
 static const struct {
@@ -206,19 +204,9 @@ static const struct {
 plm_status plm_published_kept_read(const char *directory, struct plm_published_kept *kept,
                                    struct plm_error *error)
 {
-  static const struct plm_json_limits limits = {
-      .values = 1 << 20, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
+  char path[PLM_PATH_SIZE];
   cJSON *json;
-  PLM_TRY(plm_path_join(path, directory, "config.json", error));
-  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
-  const plm_status status = plm_json_parse(text, size, &limits, &json, error);
-  free(text);
-  if (status != PLM_OK) {
-    plm_error_where(error, "%s", path);
-    return status;
-  }
+  PLM_TRY(plm_huggingface_config_open(directory, path, &json, error));
   for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++)
     kept->numbers[i] = number_of(member(json, kept_keys[i].key));
   cJSON_Delete(json);

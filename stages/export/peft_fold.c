@@ -10,6 +10,7 @@
 #include "common/base/numbers/finite.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"
@@ -109,12 +110,6 @@ static plm_status read_config(const char *directory, struct peft *peft, struct p
 }
 
 /* ---- adapter_model.safetensors --------------------------------------------------------------- */
-
-static bool ends_with(const char *text, const char *ending)
-{
-  const size_t size = strlen(text), end = strlen(ending);
-  return size >= end && strcmp(text + size - end, ending) == 0;
-}
 
 static plm_status copy_values(const struct plm_tensor_info *tensor, size_t count, float *values,
                               struct plm_error *error)
@@ -220,10 +215,10 @@ static plm_status fold_all(const struct folding *folding, struct plm_error *erro
     const struct plm_tensor_info *tensor = plm_safetensors_at(folding->file, i);
     if (strncmp(tensor->name, beginning, strlen(beginning)) != 0)
       return not_of_model(tensor, error);
-    if (ends_with(tensor->name, a_ending)) {
+    if (plm_text_ends_with(tensor->name, a_ending)) {
       PLM_TRY(fold_tensor(folding, tensor, error));
       pairs++;
-    } else if (ends_with(tensor->name, b_ending)) {
+    } else if (plm_text_ends_with(tensor->name, b_ending)) {
       seconds++;
     } else if (folding->head && plm_peft_is_of_head(tensor->name + strlen(beginning))) {
       PLM_TRY(take_head(folding, tensor, error));

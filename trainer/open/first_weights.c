@@ -9,11 +9,6 @@
 #include "common/huggingface/model_folder.h"
 #include "trainer/ranks/rank_tensors.h"
 
-static void say_what_differs(const struct plm_text *notes)
-{
-  if (notes->length > 0) plm_info(PLM_NOTES_TITLE ":\n%.*s", (int)notes->length - 1, notes->data);
-}
-
 plm_status plm_keep_tensors(struct plm_trainer *trainer, const char *path, struct plm_error *error)
 {
   size_t count;
@@ -29,7 +24,7 @@ static plm_status read_folder(const struct plm_model_folder *folder, struct plm_
   char path[PLM_PATH_SIZE];
   plm_status status =
       plm_model_folder_fits(folder, plm_model_config(trainer->model), &notes, error);
-  if (status == PLM_OK) say_what_differs(&notes);
+  if (status == PLM_OK) plm_model_folder_log_notes(&notes);
   plm_text_deinit(&notes);
   const char *file = plm_model_folder_weights(folder);
   PLM_TRY(status);

@@ -187,8 +187,7 @@ static plm_status check_first_weights(const struct plm_config *config, struct pl
   if (config->trainer.init_from == NULL) return PLM_OK;
   plm_status status = plm_model_folder_check(config->trainer.init_from, &folder, NULL, error);
   if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, &notes, error);
-  if (status == PLM_OK && notes.length > 0)
-    plm_info(PLM_NOTES_TITLE ":\n%.*s", (int)notes.length - 1, notes.data);
+  if (status == PLM_OK) plm_model_folder_log_notes(&notes);
   plm_text_deinit(&notes);
   if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
   if (error == NULL) return PLM_CONFIG;
