@@ -65,12 +65,21 @@ static void read_somehow(const char *directory, int way, void (*between)(const c
   if (status != PLM_OK) _exit(53);
 }
 
-/* Waits for the child, which must end as the guard ends a process. */
-static void ends_with_the_message(pid_t child, const char *log_path, const char *data)
+/* A child that reads in this way must end as the guard ends a process. */
+static void ends_with_the_message(const char *directory, int way, void (*between)(const char *data),
+                                  const char *data)
 {
+  const char *log_path = scratch_path("child.log");
   int status;
   char *log;
   size_t size;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    dup2(open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    read_somehow(directory, way, between);
+    _exit(55);
+  }
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(plm_file_read(log_path, 1 << 20, &log, &size, NULL), PLM_OK);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 1) fail_msg("%#x: %s", (unsigned)status, log);
@@ -95,15 +104,8 @@ static void a_cut_under_the_map_ends_with_the_message(void **state)
   (void)state;
   for (int way = FIRST_READ; way <= LAST_READ; way++) {
     char data[PLM_PATH_SIZE];
-    const char *directory = write_corpus("cut", data), *log_path = scratch_path("cut.log");
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-      dup2(open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-      read_somehow(directory, way, cut);
-      _exit(55);
-    }
-    ends_with_the_message(child, log_path, data);
+    const char *directory = write_corpus("cut", data);
+    ends_with_the_message(directory, way, cut, data);
     plm_path_remove(directory, NULL);
   }
 }
@@ -132,20 +134,13 @@ static void what_lmdb_asserts_ends_with_the_message(void **state)
   (void)state;
   struct plm_corpus_description description;
   char data[PLM_PATH_SIZE], name[PLM_DATABASE_NAME_SIZE];
-  const char *directory = write_corpus("asserted", data), *log_path = scratch_path("asserted.log");
+  const char *directory = write_corpus("asserted", data);
   assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
   plm_corpus_database_name(PLM_SPLIT_TRAIN, PLM_RECORD_GROUPS, name);
   damage_root(data, name);
   forged_corpus_describe(directory, &description);
   plm_corpus_description_deinit(&description);
-  const pid_t child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    dup2(open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-    read_somehow(directory, FIRST_READ, leave);
-    _exit(55);
-  }
-  ends_with_the_message(child, log_path, data);
+  ends_with_the_message(directory, FIRST_READ, leave, data);
   plm_path_remove(directory, NULL);
 }
 
