@@ -3,6 +3,7 @@ EsmForMaskedLM and EsmcForMaskedLM give: hidden states of all layers, logits, em
 in the published shapes, but with fewer layers and random weights. ESM-2 is compared with fair-esm as well."""
 
 import copy
+import functools
 import json
 import math
 import random
@@ -95,14 +96,16 @@ def near(ours, theirs):
 
 
 def embed(folder, texts, *options):
+    """The output, and the messages; with --json the summary in their place."""
     fasta = write_fasta("in.fasta", texts)
     command = ("embed", "--checkpoint", folder, fasta, "--output", "out.safetensors", *options)
     result = run(*command, "--threads", 2)
+    said = json.loads(result.stdout) if "--json" in options else result.stderr
     with safe_open("out.safetensors", "pt") as file:
         names = list(file.keys())
         if names == ["embeddings"]:
-            return file.get_tensor("embeddings"), result.stderr
-        return [file.get_tensor(str(i)) for i in range(len(texts))], result.stderr
+            return file.get_tensor("embeddings"), said
+        return [file.get_tensor(str(i)) for i in range(len(texts))], said
 
 
 @torch.no_grad()
@@ -157,6 +160,12 @@ def test_bf16_is_as_exact_as_that_of_transformers(published):
         assert 0 < far(ours, exact) <= 1.1 * far(theirs, exact), option
 
 
+def mean_and_cls(states, ends=True):
+    """What embed pools of the states of a sequence; ends: it has an <eos>."""
+    residues = states[1 : len(states) - ends].double().mean(0).float()
+    return torch.cat((residues, states[0]))
+
+
 def check_last_layer(folder, texts, last_layer):
     last, _ = embed(folder, texts, "--per-token")
     named, _ = embed(folder, texts, "--per-token", "--layers", "last")
@@ -165,8 +174,7 @@ def check_last_layer(folder, texts, last_layer):
         theirs = last_layer[row, : len(text) + 2]
         near(last[row], theirs)
         near(named[row], theirs)
-        residues = theirs[1:-1].double().mean(0).float()
-        near(pooled[row], torch.cat((residues, theirs[0])))
+        near(pooled[row], mean_and_cls(theirs))
 
 
 def contacts_of(model, text):
@@ -200,21 +208,66 @@ def test_contacts(published):
     torch.testing.assert_close(cut[1], theirs, rtol=0, atol=1e-4)  # as tokenizers cut: with <eos>
 
 
+@pytest.mark.parametrize("name", SMALL)
 @torch.no_grad()
-def test_sequences_at_and_over_the_limit(tmp_path):
+def test_sequences_at_and_over_the_limit(name, tmp_path):
+    """The limit is max_position_embeddings, in tokens. Nothing is cut unless --max-length says so, which then
+    holds for <cls>, and for <eos> of contacts alone."""
+    model, folder = make(name), tmp_path / "model"
+    model.save_pretrained(folder)
+    limit = model.config.max_position_embeddings
+    assert limit == {"esm2": 1026, "esmc": 2048}[name]
+    text = sequences(limit + 74)[0]
+    texts = [text[:residues] for residues in (limit - 3, limit - 2, limit - 1, limit + 74)]
+
+    @functools.cache  # what is cut is the same of several
+    def output_of(*ids):
+        return model(torch.tensor([ids]), output_hidden_states=True)
+
+    states, stderr = embed(folder, texts, "--per-token", "--layers", "0,1,last")
+    assert stderr.count("longer than those that the model was trained with") == 1
+    logits, _ = embed(folder, texts, "--logits")
+    pooled, _ = embed(folder, texts, "--pooling", "mean,cls")
+    for row, text in enumerate(texts):
+        output = output_of(*tokens_of(text))
+        near(states[row], torch.cat(output.hidden_states, -1)[0])
+        near(logits[row], output.logits[0])
+        near(pooled[row], mean_and_cls(output.hidden_states[-1][0]))
+    _, stderr = embed(folder, texts[:2], "--per-token")
+    assert "trained with" not in stderr
+    for most, cut in ((limit, 2), (limit - 1, 3), (100, 4)):
+        kept = [tokens_of(text)[:most] for text in texts]
+        words = ("--max-length", most)
+        states, stderr = embed(folder, texts, "--per-token", *words)
+        assert f"cut to their first {most}: {cut}" in stderr and "trained with" not in stderr
+        logits, _ = embed(folder, texts, "--logits", *words)
+        pooled, summary = embed(folder, texts, "--pooling", "mean,cls", *words, "--json")
+        assert summary["cut"] == cut and summary["tokens"] == sum(map(len, kept))
+        for row, ids in enumerate(kept):
+            output = output_of(*ids)
+            near(states[row], output.hidden_states[-1][0])
+            near(logits[row], output.logits[0])
+            near(pooled[row], mean_and_cls(output.hidden_states[-1][0], ends=ids[-1] == EOS))
+
+
+@torch.no_grad()
+def test_contacts_at_and_over_the_limit(tmp_path):
     model, folder = make("esm2"), tmp_path / "model"
     model.save_pretrained(folder)
-    texts = sequences(1024, 1025, 1100)
-    ours, stderr = embed(folder, texts, "--per-token")
+    limit = model.config.max_position_embeddings
+    texts = sequences(limit - 3, limit - 2, limit - 1)
+    whole, stderr = embed(folder, texts, "--contacts")
     assert stderr.count("longer than those that the model was trained with") == 1
-    for mine, text in zip(ours, texts, strict=True):
-        near(mine, model.esm(**padded([text])).last_hidden_state[0])
-    _, stderr = embed(folder, texts[:1], "--per-token")
-    assert "trained with" not in stderr
-    cut, stderr = embed(folder, texts, "--per-token", "--max-length", 100)
-    assert "cut to their first 100: 3" in stderr
-    ids = torch.tensor([tokens_of(texts[2])[:100]])
-    near(cut[2], model.esm(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0])
+    theirs = [contacts_of(model, text) for text in texts]
+    for mine, map_ in zip(whole, theirs, strict=True):
+        torch.testing.assert_close(mine, map_, rtol=0, atol=1e-4)
+    for most, count in ((limit, 1), (limit - 1, 2), (60, 3)):
+        cut, summary = embed(folder, texts, "--contacts", "--max-length", most, "--json")
+        assert summary["cut"] == count
+        for mine, text, map_ in zip(cut, texts, theirs, strict=True):
+            if len(text) + 2 > most:
+                map_ = contacts_of(model, text[: most - 2])
+            torch.testing.assert_close(mine, map_, rtol=0, atol=1e-4)
 
 
 @torch.no_grad()
