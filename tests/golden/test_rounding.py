@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 TOOL = pathlib.Path(os.environ["PLM_BUILD"]) / "tests/golden/rounding/tool_rounding"
 EPS = 1e-6
+LAYER_NORM_EPS = 1e-5
 torch.set_num_threads(1)
 
 
@@ -90,20 +91,74 @@ def mlp(o, rows, inputs, hidden_width):
     return hidden, *gradients(F.linear(hidden, v), [up], dy)
 
 
+def layer_norm(o, rows, width, biased):
+    """The second use of x is the residual connection."""
+    x, weight = o.act(rows, width, deviation=2), o.number(width)
+    bias = o.number(width) if biased else None
+    dx, dh = o.act(rows, width), o.act(rows, width)
+    out = F.layer_norm(x, (width,), weight, bias, LAYER_NORM_EPS)
+    leaves = [x, weight, bias] if biased else [x, weight]
+    return out, *gradients([out, x.clone()], leaves, [dh, dx])
+
+
+def linear_bias(o, rows, inputs, outputs):
+    x, w = o.act(rows, inputs), o.act(outputs, inputs, deviation=inputs**-0.5)
+    bias, residual = o.number(outputs), o.act(rows, outputs)
+    dy = o.act(rows, outputs)
+    y = residual + F.linear(x, w, bias)
+    return y, *gradients(y, [x, w, bias], dy)
+
+
+def mlp_gelu(o, rows, inputs, hidden_width):
+    x, w = o.act(rows, inputs), o.act(hidden_width, inputs, deviation=inputs**-0.5)
+    bias, v = o.number(hidden_width), o.act(inputs, hidden_width)
+    dy = o.act(rows, inputs)
+    up = F.linear(x, w, bias)
+    hidden = F.gelu(up)
+    return up, hidden, *gradients(F.linear(hidden, v), [up, bias], dy)
+
+
+def swiglu(o, rows, width):
+    x, dy = o.act(rows, 2 * width, deviation=2), o.act(rows, width)
+    gate, up = x.chunk(2, -1)
+    hidden = F.silu(gate) * up
+    return hidden, *gradients(hidden, [x], dy)
+
+
+def rotated(x, cosine, sine):
+    low, high = x.to(cosine.dtype).chunk(2, -1)
+    turned = torch.cat([low * cosine + high * sine, high * cosine - low * sine], -1)
+    return turned.to(x.dtype)
+
+
+def rotary(o, length, width):
+    angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)
+    return (o.table(f(angles.double())[:, None]) for f in (torch.cos, torch.sin))
+
+
+def qkv_width(o, chunks, length, heads, width):
+    x = o.act(chunks, length, 3, heads, width)
+    weights = o.number(heads * width), o.number(heads * width)
+    cosine, sine = rotary(o, length, width)
+    dout = o.act(chunks, length, 3, heads, width)
+    parts = []
+    for part, weight in enumerate(weights):
+        row = x[:, :, part].flatten(-2)
+        row = F.layer_norm(row, (heads * width,), weight, None, LAYER_NORM_EPS)
+        parts.append(rotated(row.unflatten(-1, (heads, width)), cosine, sine))
+    out = torch.stack([*parts, x[:, :, 2]], 2)
+    return out, *gradients(out, [x, *weights], dout)
+
+
 def qkv(o, chunks, length, heads, width):
     x, vi, a = (
         o.act(chunks, length, 3, heads, width),
         o.act(chunks, length, heads, width),
         o.number(2),
     )
-    angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)
-    cosine, sine = (o.table(f(angles.double())[:, None]) for f in (torch.cos, torch.sin))
+    cosine, sine = rotary(o, length, width)
     dout = o.act(chunks, length, 3, heads, width)
-    parts = []
-    for part in (0, 1):
-        low, high = rms_norm(x[:, :, part]).to(cosine.dtype).chunk(2, -1)
-        turned = torch.cat([low * cosine + high * sine, high * cosine - low * sine], -1)
-        parts.append(turned.to(x.dtype))
+    parts = [rotated(rms_norm(x[:, :, part]), cosine, sine) for part in (0, 1)]
     parts.append(a[0] * x[:, :, 2] + a[1] * vi)
     out = torch.stack(parts, 2)
     return out, *gradients(out, [x, vi, a], dout)
@@ -117,7 +172,9 @@ def attention(o, chunks, length, heads, width):
 
 
 def activation(o, count):
-    return (F.gelu(o.act(count, deviation=2)),)
+    x, dy = o.act(count, deviation=2), o.act(count)
+    out = F.gelu(x)
+    return out, *gradients(out, [x], dy)
 
 
 def head(o, rows, width, tokens):
@@ -145,7 +202,18 @@ CASES = [
     (qkv, (1, 33, 2, 64), "out dqkv dvi da", "bbbf"),
     (attention, (2, 20, 2, 24), "out dqkv", "bb"),
     (attention, (1, 97, 1, 64), "out dqkv", "bb"),
-    (activation, (3001,), "gelu", "b"),
+    (activation, (3001,), "gelu dx", "bb"),
+    (layer_norm, (9, 64, 1), "out dx dweight dbias", "bbff"),
+    (layer_norm, (33, 200, 1), "out dx dweight dbias", "bbff"),
+    (layer_norm, (20, 72, 0), "out dx dweight", "bbf"),
+    (linear_bias, (17, 33, 21), "y dx dw dbias", "bbff"),
+    (linear_bias, (70, 96, 128), "y dx dw dbias", "bbff"),
+    (mlp_gelu, (17, 33, 21), "before hidden dbefore dbias", "bbbf"),
+    (mlp_gelu, (70, 96, 128), "before hidden dbefore dbias", "bbbf"),
+    (swiglu, (20, 72), "hidden dgate_up", "bb"),
+    (swiglu, (33, 171), "hidden dgate_up", "bb"),
+    (qkv_width, (2, 9, 3, 24), "out dqkv dq_weight dk_weight", "bbff"),
+    (qkv_width, (1, 33, 2, 64), "out dqkv dq_weight dk_weight", "bbff"),
     (head, (40, 72, 33), "logits row_loss ddense dw dbias", "ffbff"),
     (head, (5, 128, 261), "logits row_loss ddense dw dbias", "ffbff"),
 ]

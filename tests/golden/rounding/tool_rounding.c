@@ -132,6 +132,106 @@ static void mlp(void)
   give(dup, 2 * N * O);
 }
 
+static const float layer_norm_eps = 1e-5f;
+
+/* N D BIAS: x, weight, bias if BIAS, dx, dh -> LayerNorm of x; the gradient of x, whose dx comes
+ * through the residual connection; dweight, and dbias if BIAS */
+static void layer_norm(void)
+{
+  const int64_t N = size[0], D = size[1], n = N * D;
+  const bool biased = size[2] != 0;
+  const act *x = allocate_act(n);
+  struct plm_layer_norm of = {.weight = allocate_floats(D), .eps = layer_norm_eps};
+  if (biased) of.bias = allocate_floats(D);
+  act *dx = allocate_act(n), *out = fresh(2 * n);
+  const act *dh = allocate_act(n);
+  const struct plm_layer_norm_gradients to = {fresh(4 * D), fresh(4 * D)};
+  ops->layer_norm_forward(ops, out, x, &of, N, D);
+  ops->layer_norm_backward(ops, dx, &to, dh, x, &of, N, D);
+  give(out, 2 * n);
+  give(dx, 2 * n);
+  give(to.dweight, 4 * D);
+  if (biased) give(to.dbias, 4 * D);
+}
+
+/* N I O: x, w, bias, residual, dy -> y, dx, dw, dbias */
+static void linear_bias(void)
+{
+  const int64_t N = size[0], I = size[1], O = size[2];
+  const act *x = allocate_act(N * I), *w = allocate_act(O * I);
+  const struct plm_biased_linear layer = {.w = w, .bias = allocate_floats(O)};
+  const act *residual = allocate_act(N * O), *dy = allocate_act(N * O);
+  act *y = fresh(2 * N * O), *dx = fresh(2 * N * I);
+  float *dw = fresh(4 * O * I), *dbias = fresh(4 * O);
+  ops->linear_bias_forward(ops, y, x, &layer, residual, N, I, O);
+  ops->linear_backward_input(ops, dx, dy, w, N, I, O, false);
+  ops->linear_backward_weight(ops, dw, dy, x, N, I, O);
+  ops->bias_backward(ops, dbias, dy, N, O);
+  give(y, 2 * N * O);
+  give(dx, 2 * N * I);
+  give(dw, 4 * O * I);
+  give(dbias, 4 * O);
+}
+
+/* N I O: x, w (O, I), bias (O), v (I, O), dy (N, I) -> before = x w^T + bias, gelu(before), the
+ * gradients of before and of bias */
+static void mlp_gelu(void)
+{
+  const int64_t N = size[0], I = size[1], O = size[2];
+  const act *x = allocate_act(N * I), *w = allocate_act(O * I);
+  const struct plm_biased_linear layer = {.w = w, .bias = allocate_floats(O)};
+  const act *v = allocate_act(I * O), *dy = allocate_act(N * I);
+  act *hidden = fresh(2 * N * O), *before = fresh(2 * N * O), *dbefore = fresh(2 * N * O);
+  float *dbias = fresh(4 * O);
+  ops->linear_bias_gelu_forward(ops, hidden, before, x, &layer, N, I, O);
+  ops->linear_gelu_backward_input(ops, dbefore, dy, v, before, N, O, I);
+  ops->bias_backward(ops, dbias, dbefore, N, O);
+  give(before, 2 * N * O);
+  give(hidden, 2 * N * O);
+  give(dbefore, 2 * N * O);
+  give(dbias, 4 * O);
+}
+
+/* N F: gate and up (N, 2 F), dhidden (N, F) -> hidden = silu(gate) up, gradient of gate and up */
+static void swiglu(void)
+{
+  const int64_t N = size[0], F = size[1];
+  const act *gate_up = allocate_act(2 * N * F), *dhidden = allocate_act(N * F);
+  act *hidden = fresh(2 * N * F), *dgate_up = fresh(4 * N * F);
+  ops->swiglu_forward(ops, hidden, gate_up, N, F);
+  ops->swiglu_backward(ops, dgate_up, dhidden, gate_up, N, F);
+  give(hidden, 2 * N * F);
+  give(dgate_up, 4 * N * F);
+}
+
+/* B L H K: qkv, q_weight, k_weight (H K), cosine, sine, dqkv -> prepared with q and k normalised
+ * over the width; gradients of qkv and of both weights */
+static void qkv_width(void)
+{
+  const int64_t B = size[0], L = size[1], H = size[2], K = size[3], D = H * K, n = B * L * D;
+  struct plm_qkv from = {.qkv = allocate_act(3 * n),
+                         .B = B,
+                         .L = L,
+                         .H = H,
+                         .K = K,
+                         .norm = PLM_QK_NORM_WIDTH,
+                         .eps = layer_norm_eps,
+                         .dq_weight = fresh(4 * D),
+                         .dk_weight = fresh(4 * D)};
+  from.q_weight = allocate_floats(D);
+  from.k_weight = allocate_floats(D);
+  from.cosine = allocate_floats(L * K / 2);
+  from.sine = allocate_floats(L * K / 2);
+  const act *dqkv = allocate_act(3 * n);
+  act *out = fresh(6 * n), *draw = fresh(6 * n);
+  ops->qkv_prepare_forward(ops, out, &from);
+  ops->qkv_prepare_backward(ops, draw, NULL, NULL, dqkv, &from);
+  give(out, 6 * n);
+  give(draw, 6 * n);
+  give(from.dq_weight, 4 * D);
+  give(from.dk_weight, 4 * D);
+}
+
 /* B L H K: qkv, vi, a, cosine, sine, dqkv -> prepared; gradients of qkv, vi, a */
 static void qkv(void)
 {
@@ -193,14 +293,16 @@ static void attention(void)
   free(host);
 }
 
-/* n: x -> gelu */
+/* n: x, dy -> gelu, its gradient */
 static void activation(void)
 {
   const int64_t n = size[0];
-  const act *x = allocate_act(n);
-  act *out = fresh(2 * n);
+  const act *x = allocate_act(n), *dy = allocate_act(n);
+  act *out = fresh(2 * n), *dx = fresh(2 * n);
   ops->gelu_forward(ops, out, x, n);
+  ops->gelu_backward(ops, dx, dy, x, n);
   give(out, 2 * n);
+  give(dx, 2 * n);
 }
 
 /* N D V: dense, w, bias, weights; labels 7 i mod V -> logits of dense (fp32); row_loss of the whole
@@ -247,6 +349,11 @@ static const struct {
                  {"qkv", 4, qkv},
                  {"attention", 4, attention},
                  {"activation", 1, activation},
+                 {"layer_norm", 3, layer_norm},
+                 {"linear_bias", 3, linear_bias},
+                 {"mlp_gelu", 3, mlp_gelu},
+                 {"swiglu", 2, swiglu},
+                 {"qkv_width", 4, qkv_width},
                  {"head", 3, head}};
 
 int main(int argc, char **argv)
