@@ -531,12 +531,14 @@ bench-ranks: all $(BUILD)/tests/bench/exchange/tool_exchange ## measure ranks on
 	@PLM_BUILD=$(BUILD) QUICK=$(QUICK) tests/bench/bench_ranks.sh
 
 # Takes about half an hour, and more on the first run, when PyTorch compiles its kernels. With QUICK=1 it
-# takes seconds, and the figures mean nothing. Without esm-cpp or mosaicml-streaming, their rows are missing.
+# takes seconds, and the figures mean nothing. Published models get every 20th to 200th sequence of the sample;
+# with WHOLE=1 they get all sequences and positions, which takes hours. Without esm-cpp or mosaicml-streaming,
+# their rows are missing.
 .PHONY: bench-cpu
-bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch and other programs on the CPU, and starts with what the disk allows; ONLY="PART..." chooses parts, OUT=FILE saves the table, QUICK=1 only checks that it runs
+bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch and other programs on the CPU, and starts with what the disk allows; ONLY="PART..." chooses parts, OUT=FILE saves the table, WHOLE=1 takes all sequences with published models, QUICK=1 only checks that it runs
 	@$(if $(QUICK),:,for peer in esm-cpp streaming; do tests/support/make/venv.sh $$peer || echo "bench-cpu: $$peer cannot be installed" >&2; done)
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
-	  $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY)) $(if $(OUT),--out $(OUT))
+	  $(if $(QUICK),--quick) $(if $(WHOLE),--whole) $(addprefix --only ,$(ONLY)) $(if $(OUT),--out $(OUT))
 
 # About half an hour on an idle core; STEPS=600 and more train longer (the default is 80). A training that
 # is in RESULTS is not repeated.
