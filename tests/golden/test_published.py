@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from parity_pairs import PUBLISHED, settings_of
+from parity_pairs import PUBLISHED, SMALL_ADAMW, settings_of
 from plm_oracle import CLS, EOS, PAD, TOKENS, read_settings, write_config
 from plm_published import PublishedTrainer, make_published
 from plm_testing import random_sequences, run, write_fasta
@@ -89,9 +89,21 @@ class PublishedCase(Case):
         return make_published(self.settings)
 
 
-@pytest.mark.parametrize("architecture, objective", SOME if LESSER else PUBLISHED)
-def test_twenty_steps_are_pytorchs(tmp_path, architecture, objective):
-    case = PublishedCase(tmp_path, architecture, objective)
+# The pairs have ESM-2 with token_dropout and Muon, and without it and with AdamW; these are the other two.
+OTHERS = [
+    ("esm2", "mlm", SMALL_ADAMW),
+    (
+        "esm2",
+        "masked_diffusion",
+        {"trainer.optimizer.name": "muon", "trainer.optimizer.lr_hidden": 0.005},
+    ),
+]
+STEPS = [(*pair, {}) for pair in (SOME if LESSER else PUBLISHED)] + ([] if LESSER else OTHERS)
+
+
+@pytest.mark.parametrize("architecture, objective, changes", STEPS)
+def test_twenty_steps_are_pytorchs(tmp_path, architecture, objective, changes):
+    case = PublishedCase(tmp_path, architecture, objective, **changes)
     model = case.model()
     start = {name: p.detach().clone() for name, p in model.named_parameters()}
     trainer = PublishedTrainer(case.settings, model)
