@@ -5,6 +5,7 @@
 #include "common/config/loader_keys.h"
 #include "common/config/presets.h"
 #include "common/config/settings.h"
+#include "common/model/architecture.h"
 
 /* masked_diffusion draws its mask rates itself. Only its first mlm_warmup_steps train as mlm. */
 static void advise_mask_rate(const struct plm_config *config, struct plm_text *text)
@@ -52,6 +53,20 @@ static void advise_adapters(const struct plm_config *config, struct plm_text *te
                         "is not set\n");
 }
 
+void plm_config_advise_dropout(const struct plm_config *config, struct plm_text *text)
+{
+  const struct plm_model_config *model = &config->model;
+  const struct plm_config_origin *origin = &config->origins[plm_key_row("model.token_dropout")];
+  if (!plm_architecture_rules(model->architecture)->scales_dropout || model->token_dropout ||
+      origin->kind != PLM_ORIGIN_FILE || config->trainer.init_from != NULL)
+    return;
+  plm_text_printf(text,
+                  "model.token_dropout: false, so this %s trains without the token dropout of the "
+                  "published models; leave the key out for it. --set model.token_dropout=false "
+                  "says that it is meant\n",
+                  plm_architecture_name(model->architecture));
+}
+
 void plm_config_advise(const struct plm_config *config, struct plm_text *text)
 {
   const struct plm_model_config *model = &config->model;
@@ -60,6 +75,7 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
   plm_config_advise_labels(config, text);
   advise_checkpoints(config, text);
   advise_adapters(config, text);
+  plm_config_advise_dropout(config, text);
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;
     plm_text_puts(text, "model.attention.pattern: `block` masks count from the beginning of the "

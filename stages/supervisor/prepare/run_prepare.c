@@ -179,12 +179,24 @@ static bool run_prepare_is_complete(const struct plm_config *config, uint64_t *s
          plm_hash_equal(standing, done.identity);
 }
 
+/* Says what a run from scratch may not mean to train. */
+static void note_first_settings(const struct plm_config *config)
+{
+  struct plm_text notes = {0};
+  plm_config_advise_dropout(config, &notes);
+  if (notes.length > 0) plm_info("%.*s", (int)notes.length - 1, notes.data);
+  plm_text_deinit(&notes);
+}
+
 /* Checks trainer.init_from as the trainer of a fresh run would, but before any stage starts. */
 static plm_status check_first_weights(const struct plm_config *config, struct plm_error *error)
 {
   struct plm_model_folder folder;
   struct plm_text notes = {0};
-  if (config->trainer.init_from == NULL) return PLM_OK;
+  if (config->trainer.init_from == NULL) {
+    note_first_settings(config);
+    return PLM_OK;
+  }
   plm_status status = plm_model_folder_check(config->trainer.init_from, &folder, NULL, error);
   if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, &notes, error);
   if (status == PLM_OK) plm_model_folder_log_notes(&notes);

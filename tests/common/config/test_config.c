@@ -339,6 +339,31 @@ static void what_is_probably_not_meant_is_said(void **state)
                 "neighbouring documents mix\n");
 }
 
+/* The shipped file has token_dropout: false, which another architecture leaves alone. */
+static void esm2_without_token_dropout_is_named(void **state)
+{
+  static const char said[] =
+      "model.token_dropout: false, so this esm2 trains without the token dropout of the published "
+      "models; leave the key out for it. --set model.token_dropout=false says that it is meant\n";
+  static const struct plm_config_override meant = {"model.token_dropout", "false"};
+  struct plm_config config;
+  struct plm_text advice = {0};
+  (void)state;
+  expect_advice("model: {architecture: esm2}\n", NULL);
+  expect_advice("model: {architecture: esm2, token_dropout: true}\n", NULL);
+  expect_advice("model: {architecture: esmc, token_dropout: false}\n", NULL);
+  expect_advice("model: {architecture: transformer, token_dropout: false}\n", NULL);
+  expect_advice("model: {architecture: esm2, token_dropout: false}\n"
+                "trainer: {init_from: a}\n", /* the weights' own value counts */
+                NULL);
+  expect_advice("model: {architecture: esm2, token_dropout: false}\n", said);
+  assert_int_equal(plm_config_load("./pipeline.yaml", &meant, 1, &config, NULL, NULL), PLM_OK);
+  plm_config_advise(&config, &advice);
+  assert_int_equal(advice.length, 0);
+  plm_text_deinit(&advice);
+  plm_config_deinit(&config);
+}
+
 static void a_resume_knows_what_may_change(void **state)
 {
   (void)state;
@@ -420,6 +445,7 @@ int main(void)
       cmocka_unit_test(defaults_follow_what_was_chosen),
       cmocka_unit_test(settings_without_effect_are_named),
       cmocka_unit_test(what_is_probably_not_meant_is_said),
+      cmocka_unit_test(esm2_without_token_dropout_is_named),
       cmocka_unit_test(a_resume_knows_what_may_change),
       cmocka_unit_test(the_reference_widths),
       cmocka_unit_test(a_model_goes_through_json),

@@ -58,6 +58,23 @@ static void other_settings_are_listed(void **state)
   }
 }
 
+/* `up` says so too. A model that --set makes so is meant. */
+static void esm2_without_token_dropout_is_named(void **state)
+{
+  static const char said[] = "model.token_dropout: false, so this esm2 trains without ";
+  (void)state;
+  published_put(run, "plain.yaml",
+                "corpus: null\nmodel: {architecture: esm2, token_dropout: false}\n");
+  assert_int_equal(COMMAND("validate", "plain.yaml"), 0);
+  says(command_err, said);
+  assert_int_equal(COMMAND("validate", "plain.yaml", "--set", "model.token_dropout=false"), 0);
+  assert_null(strstr(command_err, "token_dropout"));
+  COMMAND("up", "--dry-run", "plain.yaml"); /* whether this host has room is of no interest */
+  says(command_err, said);
+  COMMAND("up", "--dry-run", "plain.yaml", "--set", "model.token_dropout=false");
+  assert_null(strstr(command_err, "token_dropout"));
+}
+
 /* A MANIFEST makes the folder a checkpoint. */
 static void add_manifest(void)
 {
@@ -163,6 +180,7 @@ int main(void)
   unsetenv("PLM_CONFIG");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(other_settings_are_listed, setup),
+      cmocka_unit_test_setup(esm2_without_token_dropout_is_named, setup),
       cmocka_unit_test_setup(a_single_checkpoint_is_described, setup),
       cmocka_unit_test_setup(no_model_is_an_error, setup),
       cmocka_unit_test_setup(a_run_is_no_model, setup),
