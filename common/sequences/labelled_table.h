@@ -83,9 +83,9 @@ struct plm_labelled_table {
 };
 
 /* The caller frees the table with _deinit, also after an error. PLM_FORMAT, with line and column:
- * the table, a sequence, a label or a split is wrong, or a name is repeated. PLM_LIMIT: more than
- * PLM_MOST_CLASSES classes, or, for a corpus, plm_label_most_classes. PLM_NO_MEMORY.
- * PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
+ * the table, a sequence, a label or a split is wrong, or a name is repeated; without them: it is a
+ * folder. PLM_LIMIT: more than PLM_MOST_CLASSES classes, or, for a corpus, plm_label_most_classes.
+ * PLM_NO_MEMORY. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
 plm_status plm_labelled_table_read(const struct plm_labelled_request *request,
                                    struct plm_labelled_table *table, struct plm_error *error);
 void plm_labelled_table_deinit(struct plm_labelled_table *table);

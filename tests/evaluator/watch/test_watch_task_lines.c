@@ -450,6 +450,7 @@ static void files_are_looked_for_at_the_start(void **state)
   refused(probe, scratch_path("none.csv"), PLM_UNAVAILABLE, "");
   refused(contact, scratch_path("none"), PLM_UNAVAILABLE, "evaluator.tasks: a");
   refused(contact, few, PLM_FORMAT, "evaluator.tasks: a");
+  refused(probe, few, PLM_FORMAT, "evaluator.tasks: a");
   refused("    - {name: a, kind: probe, path: %s, target: z}\n", table, PLM_FORMAT, "");
   refused("    - {name: a, kind: assays, path: /, reference: %s}\n", scratch_path("none.csv"),
           PLM_UNAVAILABLE, "");

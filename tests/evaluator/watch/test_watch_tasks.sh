@@ -159,6 +159,11 @@ says err 'evaluator.tasks: a: .*list.csv lists no assay "TOW"'
 says err 'did you mean "TWO"'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, kind: contacts, path: assays}]'
 says err 'evaluator.tasks: a: 0 proteins are too few: 20 for training and at least one for the test'
+folder=(--set 'evaluator.tasks=[{name: a, path: assays, target: y}]')
+expect 7 plm-evaluator "$@" "${folder[@]}"
+says err 'evaluator.tasks: a: .*/assays is a folder, not a table'
+expect 2 plm-pipeline validate -c pipeline.yaml "${folder[@]}"
+says err 'evaluator.tasks: a: .*/assays is a folder, not a table'
 file=(--set 'evaluator.tasks=[{name: a, kind: contacts, path: t.csv}]')
 expect 7 plm-evaluator "$@" "${file[@]}"
 says err 'evaluator.tasks: a: .*/t.csv is not a folder'
