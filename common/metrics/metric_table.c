@@ -55,6 +55,8 @@ static const struct plm_metric_field table[] = {
     {"set", E, W, "", "held-out set: corpus (the run's own), or a name of evaluator.sets"},
     {"split", E, W, "", "split of the corpus"},
     {"weights", E, W, "", "model or ema"},
+    {"compute_dtype", E, W, "", "fp32, bf16 or int8: in what the evaluation computed"},
+    {"cut", E, X, "", "documents of which only the first tokens were evaluated"},
     {"loss", E, X, "nats",
      "token-weighted cross-entropy; of a model that predicts labels, their loss"},
     {"perplexity", E, X, "", "exp(loss)"},

@@ -10,7 +10,7 @@
 
 #include "common/base/alloc.h"
 
-enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 128, LABEL_SIZE = 256 };
+enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 160, LABEL_SIZE = 256 };
 
 static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
                                           [PLM_STAGE_EVALUATOR] = "evaluator",

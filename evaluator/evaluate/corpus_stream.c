@@ -19,7 +19,6 @@ struct plm_corpus_stream {
   uint64_t next_window, windows;
   struct plm_window window;
   uint32_t used; /* chunks of the window that have been handed out */
-  struct plm_stream_lengths lengths;
   void *window_tokens;
   size_t window_capacity;
   /* Label records, which are read once somebody has asked for the schema: those of the window, in
@@ -101,7 +100,6 @@ static plm_status corpus_stream_begin(void *context, enum plm_split split, uint6
   state->split = split;
   state->next_window = state->windows = 0;
   state->window.chunks = state->used = 0;
-  state->lengths = (struct plm_stream_lengths){0};
   if (total != NULL) *total = 0;
   if (info->splits[split].documents == 0) return PLM_OK;
   PLM_TRY(plm_plan_open_corpus(&state->parameters, state->corpus, split, &state->plan, error));
@@ -174,17 +172,6 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
   return PLM_OK;
 }
 
-/* Adds the documents of the window, which the plan cuts to their first tokens. */
-static void count_lengths(struct plm_corpus_stream *state)
-{
-  const struct plm_window *window = &state->window;
-  for (uint32_t i = 0; i < window->document_count; i++) {
-    const struct plm_chunk_document *document = &window->documents[i];
-    state->lengths.cut += (uint64_t)document->residues + 2 > document->tokens;
-    if (document->tokens > state->lengths.longest) state->lengths.longest = document->tokens;
-  }
-}
-
 /* With labels, the lengths are proven together with them, so that each label record is decompressed
  * once, and those of the plan are compared with the proven ones. */
 static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
@@ -206,7 +193,6 @@ static plm_status load_window(struct plm_corpus_stream *state, struct plm_error 
   if (state->labelled) PLM_TRY(load_labels(state, error));
   PLM_TRY(plm_assemble_window(state->cursor, state->split, state->plan, &state->window,
                               state->window_tokens, error));
-  count_lengths(state);
   state->next_window++;
   state->used = 0;
   return PLM_OK;
@@ -304,11 +290,6 @@ static plm_status corpus_stream_labels(void *context, const struct plm_label_sch
   state->labelled = plm_corpus_has_labels(plm_corpus_info(state->corpus));
   *schema = state->labelled ? plm_corpus_schema(state->corpus) : NULL;
   return PLM_OK;
-}
-
-struct plm_stream_lengths plm_corpus_stream_lengths(const struct plm_corpus_stream *stream)
-{
-  return stream->lengths;
 }
 
 struct plm_chunk_stream plm_stream_of_corpus(struct plm_corpus_stream *stream)

@@ -16,13 +16,6 @@ plm_status plm_corpus_stream_open(struct plm_corpus *corpus,
                                   struct plm_corpus_stream **stream, struct plm_error *error);
 void plm_corpus_stream_close(struct plm_corpus_stream *stream); /* NULL is fine */
 
-/* The documents that were read since the split was last begun. */
-struct plm_stream_lengths {
-  uint32_t longest; /* tokens of the longest one that the chunks hold */
-  uint64_t cut;     /* documents of which they hold only the first tokens */
-};
-struct plm_stream_lengths plm_corpus_stream_lengths(const struct plm_corpus_stream *stream);
-
 /* The interface that an evaluation reads; it borrows `stream`. */
 struct plm_chunk_stream plm_stream_of_corpus(struct plm_corpus_stream *stream);
 

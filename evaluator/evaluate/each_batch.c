@@ -3,6 +3,15 @@
 
 #include "common/base/log/progress.h"
 
+static void add_lengths(struct plm_document_lengths *lengths, const struct plm_batch *batch)
+{
+  for (uint32_t d = 0; d < batch->document_begin[batch->chunks]; d++) {
+    const struct plm_chunk_document *document = &batch->documents[d];
+    lengths->cut += (uint64_t)document->residues + 2 > document->tokens;
+    if (document->tokens > lengths->longest) lengths->longest = document->tokens;
+  }
+}
+
 /* *count: the chunks of the batch; 0 at the end of the split. */
 static plm_status one_batch(const struct plm_batch_walk *walk, plm_batch_visit *visit,
                             void *context, uint32_t *count, struct plm_error *error)
@@ -12,6 +21,7 @@ static plm_status one_batch(const struct plm_batch_walk *walk, plm_batch_visit *
   *count = batch.chunks;
   if (batch.chunks == 0) return PLM_OK;
   plm_status status = walk->stop != NULL ? walk->stop(walk->stop_context, error) : PLM_OK;
+  if (status == PLM_OK && walk->lengths != NULL) add_lengths(walk->lengths, &batch);
   if (status == PLM_OK) status = visit(context, &batch, error);
   walk->stream->release(walk->stream->context, &batch);
   return status;

@@ -10,7 +10,8 @@ struct plm_batch_walk {
   uint32_t most;             /* chunks in a batch */
   plm_evaluation_stop *stop; /* or NULL; polled before each batch is visited */
   void *stop_context;
-  const char *progress; /* label of a bar that counts chunks; NULL: none */
+  const char *progress;                 /* label of a bar that counts chunks; NULL: none */
+  struct plm_document_lengths *lengths; /* to which the documents are added; NULL: nobody asks */
 };
 
 typedef plm_status plm_batch_visit(void *context, const struct plm_batch *batch,

@@ -233,9 +233,15 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
 {
   const uint64_t started = plm_clock_ns();
   const uint32_t rates = is_causal(evaluation) ? 1 : 1 + options->more_rate_count;
-  const struct plm_batch_walk walk = {stream, split,        evaluation->inference->max_chunks,
-                                      stop,   stop_context, NULL};
-  *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
+  struct plm_batch_walk walk = {.stream = stream,
+                                .split = split,
+                                .most = evaluation->inference->max_chunks,
+                                .stop = stop,
+                                .stop_context = stop_context,
+                                .lengths = &result->lengths};
+  *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates,
+                                           .compute_dtype =
+                                               plm_ops_precision(evaluation->inference->ops)};
   if (evaluation->labels != NULL) {
     PLM_TRY(run_labels(evaluation, &walk, options, result, error));
     result->seconds = plm_clock_seconds_since(started);
@@ -246,6 +252,7 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                              i == 0 ? options->mask_rate : options->more_rates[i - 1], i == 0};
     plm_confusion_reset(&evaluation->confusion);
     PLM_TRY(plm_each_batch(&walk, count_batch, &pass, error));
+    walk.lengths = NULL; /* the other passes read the same documents */
     if (i == 0) fill_main_rate(&evaluation->confusion, result);
     result->rates[i] = pass.rate;
     result->rate_loss[i] = mean_loss(&evaluation->confusion);
@@ -261,6 +268,8 @@ void plm_evaluation_report(const struct plm_evaluation_result *result, const cha
 {
   const struct plm_classification *classes = &result->classification;
   plm_metrics_string(line, "weights", weights);
+  plm_metrics_string(line, "compute_dtype", result->compute_dtype);
+  plm_metrics_integer(line, "cut", result->lengths.cut);
   if (result->labels != NULL) {
     plm_label_report(result->labels, line);
     return;

@@ -68,9 +68,15 @@ plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *ch
                                struct plm_advance *advance, struct plm_error *error);
 const char *plm_evaluation_weights(const struct plm_evaluation *evaluation); /* "ema", "model" */
 
+/* The documents that were read. */
+struct plm_document_lengths {
+  uint32_t longest; /* tokens of the longest one that the chunks hold */
+  uint64_t cut;     /* documents of which they hold only the first tokens */
+};
+
 struct plm_evaluation_result {
   /* Of a model that predicts labels, else NULL. It belongs to the evaluation, until the next one
-   * runs. Of the other fields, only `loss` and `seconds` then mean
+   * runs. Of the other fields, only `loss`, `lengths`, `compute_dtype` and `seconds` then mean
    * anything. */
   const struct plm_label_result *labels;
   double loss, perplexity;
@@ -85,6 +91,8 @@ struct plm_evaluation_result {
    * evaluation, until the next one runs. */
   const struct plm_layer_entropy *entropies;
   uint32_t entropy_count;
+  struct plm_document_lengths lengths;
+  const char *compute_dtype; /* "fp32", "bf16" or "int8" */
   double seconds;
 };
 

@@ -56,9 +56,10 @@ static void print_subject(const struct plm_evaluate_request *request,
 
 static void print_people(const struct plm_evaluate_request *request,
                          const struct plm_model_folder *folder,
-                         const struct plm_evaluation_result *result, uint64_t cut,
-                         const char *weights, double entropy)
+                         const struct plm_evaluation_result *result, const char *weights,
+                         double entropy)
 {
+  const uint64_t cut = result->lengths.cut;
   char amount[160] = "", documents[64];
   size_t used = 0;
   if (result->labels == NULL)
@@ -96,7 +97,7 @@ static void print_people(const struct plm_evaluate_request *request,
 
 static plm_status evaluate_once_print_json(const struct plm_evaluate_request *request,
                                            const struct plm_model_folder *folder,
-                                           const struct plm_evaluation_result *result, uint64_t cut,
+                                           const struct plm_evaluation_result *result,
                                            const char *weights, double entropy,
                                            struct plm_error *error)
 {
@@ -112,7 +113,6 @@ static plm_status evaluate_once_print_json(const struct plm_evaluate_request *re
   plm_metrics_string(line, "set", PLM_OWN_SET);
   plm_metrics_string(line, "split", request->split);
   plm_evaluation_report(result, weights, entropy, line);
-  plm_metrics_integer(line, "cut", cut);
   plm_metrics_number(line, "seconds", result->seconds);
   return plm_json_print(line, error);
 }
@@ -199,13 +199,12 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
                                                check_stop, NULL, &result, error);
   plm_name_list_deinit(&labels);
   PLM_TRY(status);
-  const struct plm_stream_lengths lengths = plm_corpus_stream_lengths(once->stream);
-  plm_evaluation_note_length(once->evaluation, lengths.longest);
+  plm_evaluation_note_length(once->evaluation, result.lengths.longest);
   if (!plm_corpus_info(once->corpus)->clustered)
     plm_info("split %s", plm_corpus_split_words(false));
   if (request->json)
-    return evaluate_once_print_json(request, folder, &result, lengths.cut, weights, entropy, error);
-  print_people(request, folder, &result, lengths.cut, weights, entropy);
+    return evaluate_once_print_json(request, folder, &result, weights, entropy, error);
+  print_people(request, folder, &result, weights, entropy);
   return PLM_OK;
 }
 

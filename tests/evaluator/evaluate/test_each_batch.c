@@ -37,8 +37,12 @@ static plm_status walk_with(const char *progress, enum plm_split split, uint32_t
   static struct packed_documents packed;
   packed_documents_make(&packed, PLM_TOKENIZER_ESM, CHUNKS, 64, 20);
   const struct plm_chunk_stream stream = packed_documents_stream(&packed);
-  const struct plm_batch_walk walk = {&stream, split,   most, allowed != NULL ? stop : NULL,
-                                      allowed, progress};
+  const struct plm_batch_walk walk = {.stream = &stream,
+                                      .split = split,
+                                      .most = most,
+                                      .stop = allowed != NULL ? stop : NULL,
+                                      .stop_context = allowed,
+                                      .progress = progress};
   visits->packed = &packed;
   const plm_status status = plm_each_batch(&walk, visit, visits, error);
   assert_int_equal(packed.begins, 1);

@@ -411,10 +411,13 @@ static void every_number_is_reported(void **state)
       .pseudo_perplexity_fast = (double)NAN,
       .entropies = entropies,
       .entropy_count = 2,
+      .lengths = {.longest = 300, .cut = 5},
+      .compute_dtype = "int8",
   };
-#define BEGIN                                                                   \
-  "{\"weights\":\"ema\",\"loss\":2.5,\"perplexity\":12.25,\"accuracy\":0.5,"    \
-  "\"precision\":0.25,\"recall\":0.125,\"f1\":0.75,\"mcc\":-0.5,\"tokens\":77," \
+#define BEGIN                                                                                    \
+  "{\"weights\":\"ema\",\"compute_dtype\":\"int8\",\"cut\":5,\"loss\":2.5,\"perplexity\":12.25," \
+  "\"accuracy\":0.5,"                                                                            \
+  "\"precision\":0.25,\"recall\":0.125,\"f1\":0.75,\"mcc\":-0.5,\"tokens\":77,"                  \
   "\"baseline_entropy\":2.875,"
 #define END                                                                    \
   "\"loss_by_mask_rate\":{\"0.15\":2.5,\"0.5\":2.75},\"loss_by_length\":"      \

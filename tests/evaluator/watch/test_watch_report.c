@@ -39,6 +39,8 @@ static struct plm_evaluation_result distinct(void)
                                          .pseudo_perplexity_fast = 10.5,
                                          .entropies = entropies,
                                          .entropy_count = 3,
+                                         .lengths = {.longest = 64, .cut = 9},
+                                         .compute_dtype = "bf16",
                                          .seconds = 6.5};
   result.bin_rows[0] = 7;
   result.bin_loss[0] = 2.125;
@@ -84,7 +86,8 @@ static void each_metric_has_its_own_value(void **state)
   expect_line(&report, NULL,
               "{\"step\":120,\"checkpoint\":\"checkpoints/step_00000120\","
               "\"identity\":\"000000000000abcd0000000000001234\",\"set\":\"corpus\","
-              "\"split\":\"valid\",\"weights\":\"ema\",\"loss\":2.5,\"perplexity\":12.25,"
+              "\"split\":\"valid\",\"weights\":\"ema\",\"compute_dtype\":\"bf16\",\"cut\":9,"
+              "\"loss\":2.5,\"perplexity\":12.25,"
               "\"accuracy\":0.5,\"precision\":0.375,\"recall\":0.625,\"f1\":0.75,\"mcc\":-0.125,"
               "\"tokens\":4321,\"baseline_entropy\":2.875,\"elbo\":3.5,\"pseudo_perplexity\":11.5,"
               "\"pseudo_perplexity_fast\":10.5,\"loss_by_mask_rate\":{\"0.15\":2.5,\"0.3\":2.75},"
@@ -107,7 +110,8 @@ static void what_was_not_computed_is_missing(void **state)
   expect_line(&report, NULL,
               "{\"step\":120,\"checkpoint\":\"checkpoints/step_00000120\","
               "\"identity\":\"000000000000abcd0000000000001234\",\"set\":\"refseq\","
-              "\"split\":\"test\",\"weights\":\"ema\",\"loss\":null,\"perplexity\":12.25,"
+              "\"split\":\"test\",\"weights\":\"ema\",\"compute_dtype\":\"bf16\",\"cut\":9,"
+              "\"loss\":null,\"perplexity\":12.25,"
               "\"accuracy\":0.5,\"precision\":0.375,\"recall\":0.625,\"f1\":0.75,\"mcc\":-0.125,"
               "\"tokens\":4321,\"baseline_entropy\":2.875,\"loss_by_mask_rate\":{},"
               "\"loss_by_length\":{},\"attention_entropy\":{},\"seconds\":6.5}");

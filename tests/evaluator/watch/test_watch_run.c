@@ -133,10 +133,21 @@ static void same(const cJSON *line, const cJSON *other, const char *name)
 static void each_checkpoint_is_evaluated(void **state)
 {
   (void)state;
-  static const char *const names[] = {"step",          "identity",   "split",    "weights",
-                                      "loss",          "perplexity", "accuracy", "f1",
-                                      "mcc",           "tokens",     "elbo",     "baseline_entropy",
-                                      "loss_by_length"};
+  static const char *const names[] = {"step",
+                                      "identity",
+                                      "split",
+                                      "weights",
+                                      "loss",
+                                      "perplexity",
+                                      "accuracy",
+                                      "f1",
+                                      "mcc",
+                                      "tokens",
+                                      "elbo",
+                                      "baseline_entropy",
+                                      "loss_by_length",
+                                      "compute_dtype",
+                                      "cut"};
   watch(false);
   /* only what is long and gives no further sign is patient */
   assert_non_null(strstr(signs, "\"doing\":\"verifying step 2\",\"patient\":true"));
