@@ -12,7 +12,7 @@
 
 struct layer {
   char name[96];
-  double norms[PLM_NORM_KINDS];
+  double norms[PLM_MEASURED_NORMS];
 };
 
 struct plm_layer_norms {
@@ -23,9 +23,10 @@ struct plm_layer_norms {
   size_t parameters;
   float *before;   /* device: the values that this process updates, before the update */
   size_t *places;  /* by parameter: its offset in before */
-  double *squares; /* device (PLM_NORM_KINDS, parameters) */
+  double *squares; /* device (PLM_MEASURED_NORMS, parameters) */
   double *mine, *all;
-  struct plm_array *arrays[PLM_NORM_KINDS]; /* by parameter; without elements if it is not held */
+  struct plm_array
+      *arrays[PLM_MEASURED_NORMS]; /* by parameter; without elements if it is not held */
   struct layer *layers;
   size_t layer_count;
   size_t *layer_of; /* by parameter */
@@ -97,10 +98,10 @@ static void layer_norms_describe(struct plm_layer_norms *norms, const struct plm
     if (!is_held(norms, i)) continue;
     const float *weights = plm_model_parameter(norms->model, i);
     struct plm_array *const *arrays = norms->arrays;
-    arrays[PLM_NORM_GRADIENT][i] =
+    arrays[PLM_MEASURED_GRADIENT][i] =
         (struct plm_array){.x = gradients + table[i].offset, .n = table[i].count};
-    arrays[PLM_NORM_WEIGHT][i] = (struct plm_array){.x = weights, .n = table[i].count};
-    arrays[PLM_NORM_UPDATE][i] = (struct plm_array){
+    arrays[PLM_MEASURED_WEIGHT][i] = (struct plm_array){.x = weights, .n = table[i].count};
+    arrays[PLM_MEASURED_UPDATE][i] = (struct plm_array){
         .x = weights, .n = table[i].count, .minus = norms->before + norms->places[i]};
   }
 }
@@ -108,10 +109,10 @@ static void layer_norms_describe(struct plm_layer_norms *norms, const struct plm
 static plm_status layer_norms_allocate(struct plm_layer_norms *norms,
                                        const struct plm_parameter *table, struct plm_error *error)
 {
-  const size_t count = norms->parameters, numbers = PLM_NORM_KINDS * count;
+  const size_t count = norms->parameters, numbers = PLM_MEASURED_NORMS * count;
   const uint32_t ranks = norms->ranks->ranks;
   bool taken = true;
-  for (int kind = 0; kind < PLM_NORM_KINDS; kind++) {
+  for (int kind = 0; kind < PLM_MEASURED_NORMS; kind++) {
     norms->arrays[kind] = calloc(count, sizeof *norms->arrays[kind]);
     taken = taken && norms->arrays[kind] != NULL;
   }
@@ -159,7 +160,7 @@ void plm_layer_norms_close(struct plm_layer_norms *norms)
   struct plm_ops *ops = norms->ops;
   if (norms->before != NULL) ops->release(ops, norms->before);
   if (norms->squares != NULL) ops->release(ops, norms->squares);
-  for (int kind = 0; kind < PLM_NORM_KINDS; kind++) free(norms->arrays[kind]);
+  for (int kind = 0; kind < PLM_MEASURED_NORMS; kind++) free(norms->arrays[kind]);
   free(norms->places);
   free(norms->layer_of);
   free(norms->layers);
@@ -170,7 +171,7 @@ void plm_layer_norms_close(struct plm_layer_norms *norms)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static void sum(struct plm_layer_norms *norms, enum plm_norm_kind kind)
+static void sum(struct plm_layer_norms *norms, enum plm_measured_norm kind)
 {
   norms->ops->sum_squares(norms->ops, norms->squares + (size_t)kind * norms->parameters,
                           norms->arrays[kind], norms->parameters);
@@ -180,43 +181,43 @@ void plm_layer_norms_before(struct plm_layer_norms *norms)
 {
   struct plm_ops *ops = norms->ops;
   for (size_t i = 0; i < norms->parameters; i++) {
-    const struct plm_array *weights = &norms->arrays[PLM_NORM_WEIGHT][i];
+    const struct plm_array *weights = &norms->arrays[PLM_MEASURED_WEIGHT][i];
     if (weights->n == 0) continue;
     ops->copy(ops, norms->before + norms->places[i], weights->x, weights->n * sizeof(float));
   }
-  sum(norms, PLM_NORM_GRADIENT);
+  sum(norms, PLM_MEASURED_GRADIENT);
 }
 
 void plm_layer_norms_after(struct plm_layer_norms *norms)
 {
-  sum(norms, PLM_NORM_WEIGHT);
-  sum(norms, PLM_NORM_UPDATE);
+  sum(norms, PLM_MEASURED_WEIGHT);
+  sum(norms, PLM_MEASURED_UPDATE);
 }
 
 /* The sum of squares of a parameter, from the rank that updates it. */
-static double square_of(const struct plm_layer_norms *norms, enum plm_norm_kind kind, size_t i)
+static double square_of(const struct plm_layer_norms *norms, enum plm_measured_norm kind, size_t i)
 {
   const size_t place = (size_t)kind * norms->parameters + i;
   const uint32_t from = plm_speaker(norms->owners[i]);
-  return norms->all[from * PLM_NORM_KINDS * norms->parameters + place];
+  return norms->all[from * PLM_MEASURED_NORMS * norms->parameters + place];
 }
 
 plm_status plm_layer_norms_finish(struct plm_layer_norms *norms, double count,
                                   struct plm_error *error)
 {
   struct plm_ops *ops = norms->ops;
-  const size_t bytes = PLM_NORM_KINDS * norms->parameters * sizeof(double);
+  const size_t bytes = PLM_MEASURED_NORMS * norms->parameters * sizeof(double);
   ops->download(ops, norms->mine, norms->squares, bytes);
   PLM_TRY(ops->synchronize(ops, error));
   PLM_TRY(plm_collective_gather(norms->ranks->collective, PLM_LANE_STEP, norms->all, norms->mine,
                                 bytes, error));
-  for (int kind = 0; kind < PLM_NORM_KINDS; kind++) {
+  for (int kind = 0; kind < PLM_MEASURED_NORMS; kind++) {
     for (size_t l = 0; l < norms->layer_count; l++) norms->layers[l].norms[kind] = 0;
     for (size_t i = 0; i < norms->parameters; i++)
       norms->layers[norms->layer_of[i]].norms[kind] += square_of(norms, kind, i);
     for (size_t l = 0; l < norms->layer_count; l++)
       norms->layers[l].norms[kind] =
-          sqrt(norms->layers[l].norms[kind]) / (kind == PLM_NORM_GRADIENT ? count : 1);
+          sqrt(norms->layers[l].norms[kind]) / (kind == PLM_MEASURED_GRADIENT ? count : 1);
   }
   return PLM_OK;
 }
@@ -231,7 +232,7 @@ const char *plm_layer_norms_name(const struct plm_layer_norms *norms, size_t lay
   return norms->layers[layer].name;
 }
 
-double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_norm_kind kind,
+double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_measured_norm kind,
                              size_t layer)
 {
   return norms->layers[layer].norms[kind];

@@ -22,7 +22,12 @@
 #include "common/model/model.h"
 #include "trainer/ranks/ranks.h"
 
-enum plm_norm_kind { PLM_NORM_GRADIENT, PLM_NORM_WEIGHT, PLM_NORM_UPDATE, PLM_NORM_KINDS };
+enum plm_measured_norm {
+  PLM_MEASURED_GRADIENT,
+  PLM_MEASURED_WEIGHT,
+  PLM_MEASURED_UPDATE,
+  PLM_MEASURED_NORMS
+};
 
 struct plm_layer_norms;
 
@@ -46,7 +51,7 @@ plm_status plm_layer_norms_finish(struct plm_layer_norms *norms, double count,
 /* What plm_layer_norms_finish has found. Names belong to norms. */
 size_t plm_layer_norms_count(const struct plm_layer_norms *norms);
 const char *plm_layer_norms_name(const struct plm_layer_norms *norms, size_t layer);
-double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_norm_kind kind,
+double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_measured_norm kind,
                              size_t layer);
 
 #endif

@@ -102,10 +102,10 @@ static double memory_bytes(void) /* resident */
 /* An object with the norm of each layer. */
 static void add_norms(cJSON *json, const struct plm_layer_norms *norms)
 {
-  static const char *const names[PLM_NORM_KINDS] = {[PLM_NORM_GRADIENT] = "gradient_norms",
-                                                    [PLM_NORM_WEIGHT] = "weight_norms",
-                                                    [PLM_NORM_UPDATE] = "update_norms"};
-  for (int kind = 0; kind < PLM_NORM_KINDS; kind++) {
+  static const char *const names[PLM_MEASURED_NORMS] = {[PLM_MEASURED_GRADIENT] = "gradient_norms",
+                                                        [PLM_MEASURED_WEIGHT] = "weight_norms",
+                                                        [PLM_MEASURED_UPDATE] = "update_norms"};
+  for (int kind = 0; kind < PLM_MEASURED_NORMS; kind++) {
     cJSON *object = cJSON_AddObjectToObject(json, names[kind]);
     for (size_t l = 0; l < plm_layer_norms_count(norms); l++)
       plm_metrics_number(object, plm_layer_norms_name(norms, l),

@@ -70,24 +70,26 @@ static void norms_are_those_of_each_layer(void **state)
     plm_layer_norms_after(norms);
     assert_int_equal(plm_layer_norms_finish(norms, COUNT, NULL), PLM_OK);
     for (size_t l = 0; l < layers; l++) {
-      long double squares[PLM_NORM_KINDS] = {0};
+      long double squares[PLM_MEASURED_NORMS] = {0};
       for (size_t i = 0; i < count; i++) {
         if (!is_of(&table[i], plm_layer_norms_name(norms, l))) continue;
         named += round == 1;
         for (size_t j = table[i].offset; j < table[i].offset + table[i].count; j++) {
           const float step = 0.25f * (float)round * (float)(i + 1);
           const float update = weights[j] - (weights[j] - step);
-          squares[PLM_NORM_GRADIENT] += (long double)gradients[j] * gradients[j];
-          squares[PLM_NORM_WEIGHT] += (long double)weights[j] * weights[j];
-          squares[PLM_NORM_UPDATE] += (long double)update * update;
+          squares[PLM_MEASURED_GRADIENT] += (long double)gradients[j] * gradients[j];
+          squares[PLM_MEASURED_WEIGHT] += (long double)weights[j] * weights[j];
+          squares[PLM_MEASURED_UPDATE] += (long double)update * update;
         }
       }
-      close_to(plm_layer_norms_value(norms, PLM_NORM_GRADIENT, l),
-               sqrtl(squares[PLM_NORM_GRADIENT]) / COUNT);
-      close_to(plm_layer_norms_value(norms, PLM_NORM_WEIGHT, l), sqrtl(squares[PLM_NORM_WEIGHT]));
+      close_to(plm_layer_norms_value(norms, PLM_MEASURED_GRADIENT, l),
+               sqrtl(squares[PLM_MEASURED_GRADIENT]) / COUNT);
+      close_to(plm_layer_norms_value(norms, PLM_MEASURED_WEIGHT, l),
+               sqrtl(squares[PLM_MEASURED_WEIGHT]));
       /* the weights are rounded when the update is added */
-      const double wanted = (double)sqrtl(squares[PLM_NORM_UPDATE]);
-      assert_true(fabs(plm_layer_norms_value(norms, PLM_NORM_UPDATE, l) - wanted) < 1e-5 * wanted);
+      const double wanted = (double)sqrtl(squares[PLM_MEASURED_UPDATE]);
+      assert_true(fabs(plm_layer_norms_value(norms, PLM_MEASURED_UPDATE, l) - wanted) <
+                  1e-5 * wanted);
     }
   }
   assert_int_equal(named, count);

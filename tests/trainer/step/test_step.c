@@ -425,8 +425,8 @@ static void norms_are_measured_every_few_steps(void **state)
     assert_int_equal(got.norms != NULL, number % 3 == 2);
     if (got.norms == NULL) continue;
     for (size_t i = 0; i < plm_layer_norms_count(got.norms); i++) {
-      squares += pow(plm_layer_norms_value(got.norms, PLM_NORM_GRADIENT, i), 2);
-      assert_true(plm_layer_norms_value(got.norms, PLM_NORM_UPDATE, i) > 0);
+      squares += pow(plm_layer_norms_value(got.norms, PLM_MEASURED_GRADIENT, i), 2);
+      assert_true(plm_layer_norms_value(got.norms, PLM_MEASURED_UPDATE, i) > 0);
     }
     near(sqrt(squares), got.grad_norm);
   }

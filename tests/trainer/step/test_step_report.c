@@ -297,7 +297,7 @@ static struct plm_step_report *open_board(const char *run)
 struct plm_layer_norms {
   size_t count;
   const char *names[2];
-  double values[PLM_NORM_KINDS][2];
+  double values[PLM_MEASURED_NORMS][2];
 };
 
 size_t plm_layer_norms_count(const struct plm_layer_norms *norms)
@@ -310,7 +310,7 @@ const char *plm_layer_norms_name(const struct plm_layer_norms *norms, size_t lay
   return norms->names[layer];
 }
 
-double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_norm_kind kind,
+double plm_layer_norms_value(const struct plm_layer_norms *norms, enum plm_measured_norm kind,
                              size_t layer)
 {
   return norms->values[kind][layer];
