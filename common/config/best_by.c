@@ -49,21 +49,12 @@ static const char *find_measure(const char *const *measures, const char *name)
   return *measures;
 }
 
-static void put_measures(const char *const *measures, struct plm_text *text)
-{
-  for (; *measures != NULL; measures++)
-    plm_text_printf(text, "%s%s", *measures,
-                    measures[1] == NULL   ? ""
-                    : measures[2] == NULL ? " and "
-                                          : ", ");
-}
-
 bool plm_objective_lacks(const struct plm_config *config, const char *measure,
                          struct plm_text *fault)
 {
   if (find_measure(measures_of(config), measure) != NULL) return false;
   plm_text_printf(fault, "objective %s has ", plm_objective_name(config->trainer.objective));
-  put_measures(measures_of(config), fault);
+  plm_text_put_list(fault, measures_of(config), " and ");
   plm_text_printf(fault, ", not %s", measure);
   return true;
 }
@@ -129,6 +120,6 @@ void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *
     plm_text_printf(fault, "task \"%s\" %s ", task->name, measured->kind);
   else
     plm_text_printf(fault, "%s no measure \"%s\"; they have ", measured->kind, point + 1);
-  put_measures(measured->measures, fault);
+  plm_text_put_list(fault, measured->measures, " and ");
   if (labelled) plm_text_printf(fault, ", not %s", point + 1);
 }

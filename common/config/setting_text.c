@@ -41,21 +41,17 @@ static const char *type_name(const struct plm_setting *setting)
 
 void plm_setting_describe(const struct plm_setting *setting, char text[256])
 {
-  int used = 0;
+  struct plm_text all = {0};
   if (setting->choices != NULL) {
-    used = snprintf(text, 256, plm_setting_is_list(setting) ? "a list of " : "");
-    for (int i = 0; setting->choices[i] != NULL; i++) {
-      used += snprintf(text + used, 256 - (size_t)used, "%s%s",
-                       i == 0 ? "" : (setting->choices[i + 1] == NULL ? " or " : ", "),
-                       setting->choices[i]);
-    }
+    plm_text_puts(&all, plm_setting_is_list(setting) ? "a list of " : "");
+    plm_text_put_list(&all, setting->choices, " or ");
   } else {
-    used = snprintf(text, 256, "%s", type_name(setting));
+    plm_text_puts(&all, type_name(setting));
   }
-  if (setting->word != NULL || (setting->flags & PLM_SETTING_NULLABLE) != 0) {
-    snprintf(text + used, 256 - (size_t)used, " or %s",
-             setting->word != NULL ? setting->word : "null");
-  }
+  if (setting->word != NULL || (setting->flags & PLM_SETTING_NULLABLE) != 0)
+    plm_text_printf(&all, " or %s", setting->word != NULL ? setting->word : "null");
+  (void)snprintf(text, 256, "%s", all.data);
+  plm_text_deinit(&all);
 }
 
 static void number_text(double value, char text[40])

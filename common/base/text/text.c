@@ -81,6 +81,14 @@ void plm_text_put_word(struct plm_text *text, const char *word)
   plm_text_puts(text, "'");
 }
 
+void plm_text_put_list(struct plm_text *text, const char *const *words, const char *last)
+{
+  for (size_t i = 0; words[i] != NULL; i++) {
+    if (i > 0) plm_text_puts(text, words[i + 1] == NULL ? last : ", ");
+    plm_text_puts(text, words[i]);
+  }
+}
+
 void plm_text_clear(struct plm_text *text)
 {
   text->length = 0;

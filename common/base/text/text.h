@@ -21,6 +21,8 @@ void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, cha
 /* Appends a word as a POSIX shell reads it: quoted if it has other characters than the plain ones.
  */
 void plm_text_put_word(struct plm_text *text, const char *word);
+/* Appends the words up to NULL as "a, b or c"; last: what is before the last one, " or ". */
+void plm_text_put_list(struct plm_text *text, const char *const *words, const char *last);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 

@@ -67,6 +67,22 @@ static void a_field_of_csv_is_quoted_if_necessary(void **state)
   }
 }
 
+static void words_are_listed(void **state)
+{
+  static const char *const words[] = {"a", "b", "c", NULL};
+  static const char *const expected[] = {"a, b or c", "b or c", "c"};
+  (void)state;
+  for (size_t i = 0; i < 3; i++) {
+    struct plm_text text = {0};
+    plm_text_put_list(&text, words + i, " or ");
+    assert_string_equal(text.data, expected[i]);
+    plm_text_deinit(&text);
+  }
+  struct plm_text none = {0};
+  plm_text_put_list(&none, words + 3, " or ");
+  assert_null(none.data);
+}
+
 static void a_word_is_quoted_for_a_shell(void **state)
 {
   static const struct {
@@ -178,6 +194,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_are_appended_and_end_with_nul),
       cmocka_unit_test(a_field_of_csv_is_quoted_if_necessary),
+      cmocka_unit_test(words_are_listed),
       cmocka_unit_test(a_word_is_quoted_for_a_shell),
       cmocka_unit_test(utf8_has_the_bounds_of_the_standard),
       cmocka_unit_test(blanks_are_trimmed_at_both_ends),
