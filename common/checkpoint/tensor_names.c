@@ -126,14 +126,18 @@ bool plm_tensor_wanted(const struct plm_tensor_naming *naming,
   return naming->reads_head || parameter->group != PLM_GROUP_HEAD;
 }
 
+const char *plm_tensor_within_trunk(const char *name)
+{
+  for (size_t f = 0; f < FAMILIES; f++)
+    if (starts_with(name, families[f].trunk)) return name + strlen(families[f].trunk);
+  return name;
+}
+
 const struct plm_tensor_info *plm_tensor_of_trunk(const struct plm_tensor_shards *weights,
                                                   const char *name)
 {
   const struct plm_tensor_info *found = plm_tensor_shards_find(weights, name);
-  for (size_t f = 0; found == NULL && f < FAMILIES; f++)
-    if (starts_with(name, families[f].trunk))
-      found = plm_tensor_shards_find(weights, name + strlen(families[f].trunk));
-  return found;
+  return found != NULL ? found : plm_tensor_shards_find(weights, plm_tensor_within_trunk(name));
 }
 
 /* ---- aliases ------------------------------------------------------------------------------- */

@@ -46,8 +46,10 @@ const struct plm_tensor_info *plm_tensor_of_parameter(const struct plm_tensor_sh
                                                       const struct plm_tensor_naming *naming,
                                                       const struct plm_parameter *parameter);
 
-/* The tensor of this name, or without what begins the names of a trunk ("esm."), as a class without
- * a head writes it; NULL: it is missing. */
+/* The name without what begins the names of a trunk ("esm."), as a class without a head writes it.
+ */
+const char *plm_tensor_within_trunk(const char *name);
+/* The tensor of this name, or of its name within the trunk; NULL: it is missing. */
 const struct plm_tensor_info *plm_tensor_of_trunk(const struct plm_tensor_shards *weights,
                                                   const char *name);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/numbers/size.h"
+#include "common/checkpoint/tensor_names.h"
 #include "trainer/ranks/held.h"
 
 struct layer {
@@ -38,13 +39,7 @@ struct plm_layer_norms {
  * without one. What the name of the whole model adds is left out. */
 static void name_of_layer(char name[96], const char *parameter)
 {
-  static const char *const models[] = {"plm.", "esm.", "esmc."};
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-    if (strncmp(parameter, models[i], strlen(models[i])) == 0) {
-      parameter += strlen(models[i]);
-      break;
-    }
-  const char *word = parameter;
+  const char *word = plm_tensor_within_trunk(parameter);
   size_t length = strcspn(word, ".");
   for (const char *next = word; next[strcspn(next, ".")] == '.';) {
     const size_t own = strcspn(next, ".");
