@@ -9,6 +9,7 @@
 #include "common/base/alloc.h"
 #include "common/checkpoint/tensor_names.h"
 #include "common/checkpoint/tensor_shards.h"
+#include "common/model/architecture.h"
 
 enum { MOST_BYTES = 64 << 20 };
 
@@ -54,15 +55,15 @@ plm_status plm_carried_tensors_read(const char *path, const struct plm_parameter
 void plm_carried_tensors_add_rotary(struct plm_carried_tensors *carried,
                                     const struct plm_model_config *model)
 {
-  if (model->architecture != PLM_ESM2) return;
+  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  if (rules->frequencies == NULL) return;
   const uint32_t head = model->hidden_size / model->num_attention_heads, count = head / 2;
   carried->tensors = plm_realloc(carried->tensors, (carried->count + model->num_hidden_layers) *
                                                        sizeof *carried->tensors);
   for (uint32_t layer = 0; layer < model->num_hidden_layers; layer++) {
     float *frequencies = plm_alloc(count * sizeof *frequencies);
     char name[96];
-    (void)snprintf(name, sizeof name,
-                   "esm.encoder.layer.%u.attention.self.rotary_embeddings.inv_freq", layer);
+    (void)snprintf(name, sizeof name, "%s%u.%s", rules->block.prefix, layer, rules->frequencies);
     for (uint32_t i = 0; i < count; i++)
       frequencies[i] = (float)pow(10000.0, -2.0 * (double)i / (double)head);
     carried->tensors[carried->count++] =

@@ -20,9 +20,9 @@ struct plm_carried_tensors {
 plm_status plm_carried_tensors_read(const char *path, const struct plm_parameter *table,
                                     size_t count, struct plm_carried_tensors *carried,
                                     struct plm_error *error);
-/* Appends the rotary frequencies of each layer of ESM-2, fp32, under the names of all versions of
- * transformers. Nothing is read from them here, but transformers calls a file without them
- * incomplete. Other architectures have none. */
+/* Appends the rotary frequencies of each layer, fp32, under the names of all versions of
+ * transformers, if files of the architecture have them (ESM-2). Nothing is read from them here, but
+ * transformers calls a file without them incomplete. */
 void plm_carried_tensors_add_rotary(struct plm_carried_tensors *carried,
                                     const struct plm_model_config *model);
 void plm_carried_tensors_deinit(struct plm_carried_tensors *carried);

@@ -24,29 +24,31 @@ static void check_objective(struct plm_loader *loader)
   if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL ||
       plm_key_is_bad(loader, "trainer.objective"))
     return;
-  if (config->model.architecture == PLM_PATCH_UNET &&
-      !plm_key_is_bad(loader, "model.architecture")) {
+  const struct plm_architecture_rules *rules = plm_architecture_rules(config->model.architecture);
+  const char *name = plm_architecture_name(config->model.architecture);
+  if (rules->merges && !plm_key_is_bad(loader, "model.architecture")) {
     plm_problems_add(loader->problems, plm_key_place(loader, "trainer.objective", NULL),
-                     "trainer.objective: causal cannot be combined with patch_unet, because a "
-                     "merged pair would show a position its own label; use transformer or unet");
+                     "trainer.objective: causal cannot be combined with %s, because a "
+                     "merged pair would show a position its own label; use transformer or unet",
+                     name);
   }
-  if (plm_architecture_rules(config->model.architecture)->published) {
+  if (rules->published) {
     plm_problems_add(loader->problems, plm_key_place(loader, "trainer.objective", NULL),
                      "trainer.objective: causal cannot be combined with %s, whose layers see the "
                      "whole document; use mlm or masked_diffusion",
-                     plm_architecture_name(config->model.architecture));
+                     name);
     return;
   }
   if (plm_key_is_bad(loader, "model.attention.pattern")) return;
   for (uint32_t i = 0; i < config->model.pattern_count; i++) {
     if ((config->model.pattern[i] & PLM_ATTENTION_CAUSAL) != 0) continue;
-    char name[64];
-    plm_attention_kind_name(config->model.pattern[i], name);
+    char mask[64];
+    plm_attention_kind_name(config->model.pattern[i], mask);
     plm_problems_add(loader->problems,
                      plm_key_place(loader, "model.attention.pattern", "trainer.objective"),
                      "model.attention.pattern: the causal objective needs causal in every entry; "
                      "write \"%s+causal\" instead of \"%s\"",
-                     name, name);
+                     mask, mask);
     return;
   }
 }
@@ -134,7 +136,8 @@ static void check_lora(struct plm_loader *loader)
       !plm_key_is_bad(loader, "model.architecture"))
     plm_problems_add(loader->problems,
                      plm_key_place(loader, "trainer.lora.targets", "model.architecture"),
-                     "trainer.lora.targets: %s has no `gate`; only esmc has one",
+                     "trainer.lora.targets: %s has no `gate`; only a SwiGLU MLP has one, such as "
+                     "that of esmc",
                      plm_architecture_name(config->model.architecture));
 }
 

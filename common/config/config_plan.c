@@ -1,16 +1,13 @@
 /* What follows from a configuration: the alignment of documents, the two plans, ranks of a host. */
 #include "common/config/config.h"
+#include "common/model/architecture.h"
 
 uint32_t plm_config_alignment(const struct plm_config *config)
 {
   if (config->data.document_alignment != 0) return config->data.document_alignment;
-  if (config->model.architecture != PLM_PATCH_UNET) return 1;
-  const uint32_t deepest = config->model.num_unet_layers / 2 - 1;
-  uint32_t alignment = 1;
-  for (uint32_t level = 0; level < deepest && alignment < config->data.max_length; level++) {
-    alignment *= 2;
-  }
-  return alignment;
+  struct plm_model_config model = config->model;
+  model.max_length = config->data.max_length;
+  return plm_architecture_group(&model);
 }
 
 struct plm_freeze plm_config_freeze(const struct plm_config_trainer *trainer,

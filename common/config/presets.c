@@ -11,7 +11,10 @@
 const char *const plm_preset_names[] = {"none", "8M",   "35M",  "150M", "650M", "3B",
                                         "15B",  "300M", "600M", "6B",   NULL};
 enum { NAMED = sizeof plm_preset_names / sizeof *plm_preset_names - 2 };
-enum { OF_ESM2 = 6 }; /* the presets that are sizes of ESM-2; the others are those of ESM-C */
+
+/* The architecture of the published model that each preset is a size of. */
+static const enum plm_architecture preset_of[NAMED] = {
+    PLM_ESM2, PLM_ESM2, PLM_ESM2, PLM_ESM2, PLM_ESM2, PLM_ESM2, PLM_ESMC, PLM_ESMC, PLM_ESMC};
 
 /* Architectures that a key of a preset is for. */
 enum scope { FOR_ALL, FOR_OURS, FOR_PUBLISHED };
@@ -62,23 +65,32 @@ static void presets_store(struct plm_loader *loader, const struct plm_setting *s
   loader->places[row] = loader->places[plm_setting_index(plm_setting_find("model.preset"))];
 }
 
-/* What is wrong with an architecture that was given for the preset, with the advice; NULL: nothing.
- * The levels of a patch_unet widen, and num_hidden_layers is not its depth. */
-static const char *presets_fault(int preset, enum plm_architecture architecture)
+/* Appends what is wrong with an architecture that was given for the preset, with the advice. A
+ * preset that chooses one of our own architectures gives its sizes to those that have none. But the
+ * levels of one that merges positions widen, and num_hidden_layers is not its depth. */
+static void presets_fault(int preset, enum plm_architecture architecture, struct plm_text *fault)
 {
-  const bool of_esm2 = preset <= OF_ESM2;
-  if (!of_esm2 && architecture != PLM_ESMC)
-    return "is a size of ESM-C; use model.architecture: esmc, or model.preset: none with the sizes "
-           "that you want";
-  if (of_esm2 && architecture == PLM_ESMC)
-    return "is a size of ESM-2; use 300M, 600M or 6B for esmc";
-  if (architecture == PLM_PATCH_UNET)
-    return "has layers of one width, but the levels of a patch_unet widen, so it would have "
-           "another "
-           "size; use model.architecture: transformer or unet, or model.preset: none with the "
-           "sizes "
-           "that you want";
-  return NULL;
+  static const char none[] = "model.preset: none with the sizes that you want";
+  const enum plm_architecture of = preset_of[preset - 1];
+  const char *name = plm_architecture_name(architecture), *only = plm_architecture_name(of);
+  const char *title = plm_architecture_rules(of)->title, *chosen = sizes[0].values[preset - 1];
+  const char *others[NAMED + 1] = {NULL};
+  size_t count = 0;
+  for (size_t i = 0; i < NAMED; i++)
+    if (preset_of[i] == architecture) others[count++] = plm_preset_names[i + 1];
+  if (architecture == of) return;
+  if (strcmp(chosen, only) == 0) {
+    plm_text_printf(fault, "is a size of %s; use model.architecture: %s, or %s", title, only, none);
+  } else if (count > 0) {
+    plm_text_printf(fault, "is a size of %s; use ", title);
+    plm_text_put_list(fault, others, " or ");
+    plm_text_printf(fault, " for %s", name);
+  } else if (plm_architecture_rules(architecture)->merges) {
+    plm_text_printf(fault,
+                    "has layers of one width, but the levels of a %s widen, so it would have "
+                    "another size; use model.architecture: transformer or unet, or %s",
+                    name, none);
+  }
 }
 
 static bool presets_usable(struct plm_loader *loader, const struct plm_setting *preset)
@@ -89,10 +101,12 @@ static bool presets_usable(struct plm_loader *loader, const struct plm_setting *
   if (loader->bad[plm_setting_index(architecture)] ||
       config->origins[plm_setting_index(architecture)].kind == PLM_ORIGIN_DEFAULT)
     return true;
-  const char *fault = presets_fault(config->model_preset, config->model.architecture);
-  if (fault == NULL) return true;
+  struct plm_text fault = {0};
+  presets_fault(config->model_preset, config->model.architecture, &fault);
+  if (fault.length == 0) return true;
   plm_problems_add(loader->problems, loader->places[plm_setting_index(preset)],
-                   "model.preset: %s %s", plm_preset_names[config->model_preset], fault);
+                   "model.preset: %s %s", plm_preset_names[config->model_preset], fault.data);
+  plm_text_deinit(&fault);
   return false;
 }
 

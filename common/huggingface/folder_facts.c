@@ -80,10 +80,7 @@ void plm_folder_facts_print(const struct plm_model_folder *folder,
   if (facts->files > 1) (void)snprintf(files, sizeof files, "%zu shards", facts->files);
   plm_text_printf(text, "%s (%s), %s parameters in %s, %u layers of width %u with %u heads; ",
                   family_name(model->architecture), facts->class_name, parameters, facts->dtype,
-                  model->architecture == PLM_PATCH_UNET
-                      ? model->num_unet_layers + model->num_extra_layers
-                      : model->num_hidden_layers,
-                  model->hidden_size, model->num_attention_heads);
+                  plm_architecture_blocks(model), model->hidden_size, model->num_attention_heads);
   plm_text_printf(text, "%s, %.1f MB; %s%s", files, 1e-6 * (double)facts->bytes, heads[facts->head],
                   facts->contact_head ? ", and a contact head" : "");
 }

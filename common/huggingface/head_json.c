@@ -146,7 +146,8 @@ void plm_head_config_print(const struct plm_model_config *model,
   cJSON_ReplaceItemInObjectCaseSensitive(json, "architectures", classes);
   cJSON_AddStringToObject(json, "problem_type", problems[head->loss]);
   add_names(json, head->outputs, names);
-  if (model->architecture == PLM_ESMC) add_fraction(json, "classifier_dropout", head->dropout);
+  const char *key = plm_architecture_rules(model->architecture)->head_dropout;
+  if (key != NULL) add_fraction(json, key, head->dropout);
   plm_json_put(plm_own_keys(model, json), "head", head_object(model, names));
 }
 
@@ -226,7 +227,8 @@ static plm_status read_own(const cJSON *json, const struct plm_model_config *mod
   if (head->kind == PLM_PREDICTS_SEQUENCES)
     PLM_TRY(read_size(own, "hidden_size", "head.hidden_size", PLM_MODEL_MAX_WIDTH, &head->hidden,
                       error));
-  const char *key = model->architecture == PLM_ESMC ? "classifier_dropout" : "hidden_dropout_prob";
+  const char *key = plm_architecture_rules(model->architecture)->head_dropout;
+  if (key == NULL) key = "hidden_dropout_prob";
   head->dropout =
       plm_json_number(own, "dropout", is_published(model) ? plm_json_number(json, key, 0) : 0);
   return PLM_OK;

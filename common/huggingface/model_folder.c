@@ -181,37 +181,43 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
 
 /* ---- comparing with a model ---------------------------------------------------------------- */
 
-enum { OF_TRANSFORMER = 1 << PLM_TRANSFORMER, OF_UNET = 1 << PLM_UNET };
-enum { OF_PATCH_UNET = 1 << PLM_PATCH_UNET, OF_OURS = OF_TRANSFORMER | OF_UNET | OF_PATCH_UNET };
-enum { OF_ESM2 = 1 << PLM_ESM2, OF_PUBLISHED = OF_ESM2 | 1 << PLM_ESMC };
-enum { OF_ALL = OF_OURS | OF_PUBLISHED };
+/* The architectures for which a key matters. */
+enum shaping_scope { OF_ALL, OF_PUBLISHED, OF_MERGING, OF_OTHERS /* that do not merge */ };
 
-/* Keys that determine which parameters there are and how they are used, by architecture. */
+static bool matters(enum shaping_scope scope, const struct plm_architecture_rules *rules)
+{
+  if (scope == OF_PUBLISHED) return rules->published;
+  return scope == OF_ALL || (scope == OF_MERGING) == rules->merges;
+}
+
+/* Keys that determine which parameters there are and how they are used. Those that an architecture
+ * lacks or fixes never differ. */
 static const struct {
   const char *key, *setting;
-  unsigned architectures;
+  enum shaping_scope scope;
 } shaping[] = {
     {"architecture", "model.architecture", OF_ALL},
     {"hidden_size", "model.hidden_size", OF_ALL},
     {"num_attention_heads", "model.num_attention_heads", OF_ALL},
-    {"num_hidden_layers", "model.num_hidden_layers", OF_ALL & ~OF_PATCH_UNET},
-    {"num_unet_layers", "model.num_unet_layers", OF_PATCH_UNET},
-    {"num_extra_layers", "model.num_extra_layers", OF_PATCH_UNET},
-    {"expansion_ratio", "model.expansion_ratio", OF_OURS},
-    {"intermediate_size", "model.intermediate_size", OF_PUBLISHED},
-    {"layer_norm_eps", "model.layer_norm_eps", OF_PUBLISHED},
-    {"emb_layer_norm_before", "model.emb_layer_norm_before", OF_ESM2},
-    {"token_dropout", "model.token_dropout", OF_ESM2},
-    {"tie_embeddings", "model.tie_embeddings", OF_OURS},
-    {"max_length", "data.max_length", OF_PATCH_UNET},
-    {"vocab_size", "data.tokenizer: its vocabulary", OF_OURS},
+    {"num_hidden_layers", "model.num_hidden_layers", OF_OTHERS},
+    {"num_unet_layers", "model.num_unet_layers", OF_MERGING},
+    {"num_extra_layers", "model.num_extra_layers", OF_MERGING},
+    {"expansion_ratio", "model.expansion_ratio", OF_ALL},
+    {"intermediate_size", "model.intermediate_size", OF_ALL},
+    {"layer_norm_eps", "model.layer_norm_eps", OF_ALL},
+    {"emb_layer_norm_before", "model.emb_layer_norm_before", OF_ALL},
+    {"token_dropout", "model.token_dropout", OF_PUBLISHED},
+    {"tie_embeddings", "model.tie_embeddings", OF_ALL},
+    {"max_length", "data.max_length", OF_MERGING},
     {"vocab_size", "model.vocab_size", OF_PUBLISHED},
+    {"vocab_size", "data.tokenizer: its vocabulary", OF_ALL},
 };
 
 static const char *setting_that_shapes(const char *key, enum plm_architecture architecture)
 {
+  const struct plm_architecture_rules *rules = plm_architecture_rules(architecture);
   for (size_t i = 0; i < sizeof shaping / sizeof *shaping; i++)
-    if (strcmp(shaping[i].key, key) == 0 && (shaping[i].architectures >> architecture & 1) != 0)
+    if (strcmp(shaping[i].key, key) == 0 && matters(shaping[i].scope, rules))
       return shaping[i].setting;
   return NULL;
 }

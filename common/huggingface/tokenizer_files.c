@@ -208,11 +208,11 @@ static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
   return object;
 }
 
-/* EsmcTokenizer takes a BPE without merges, which has the same tokens as WordLevel. */
 static cJSON *vocabulary_model(const struct plm_model_config *model,
                                const struct plm_tokenizer *tokenizer)
 {
-  const bool pairs = model->architecture == PLM_ESMC;
+  const bool pairs =
+      plm_architecture_rules(model->architecture)->tokenizer_json == PLM_TOKENIZER_JSON_PAIRS;
   cJSON *object = typed(pairs ? "BPE" : "WordLevel");
   cJSON *vocabulary = cJSON_AddObjectToObject(object, "vocab");
   for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
@@ -235,7 +235,9 @@ static char *print_and_delete(cJSON *json)
 static char *tokenizer_json(const struct plm_model_config *model,
                             const struct plm_tokenizer *tokenizer)
 {
-  const bool published = plm_architecture_rules(model->architecture)->published;
+  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  const bool published = rules->published;
+  if (rules->tokenizer_json == PLM_TOKENIZER_JSON_NONE) return NULL;
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "version", "1.0");
   cJSON_AddNullToObject(json, "truncation");
@@ -307,27 +309,22 @@ static char *vocab_txt(const struct plm_model_config *model, const struct plm_to
 static char *modeling_py(const struct plm_model_config *model,
                          const struct plm_tokenizer *tokenizer)
 {
-  (void)model, (void)tokenizer; /* the same for every model: config.json holds the differences */
-  return plm_strdup(plm_huggingface_modeling);
+  (void)tokenizer;
+  if (plm_architecture_rules(model->architecture)->published) return NULL;
+  return plm_strdup(plm_huggingface_modeling); /* config.json holds the differences of models */
 }
 
-enum {
-  OURS = 1 << PLM_TRANSFORMER | 1 << PLM_UNET | 1 << PLM_PATCH_UNET,
-  ESM2 = 1 << PLM_ESM2,
-  ESMC = 1 << PLM_ESMC
-};
-
-/* Each file with the architectures that have it and the function that makes its text (malloc). */
+/* Each file with the function that makes its text (malloc), or NULL if the architecture has none.
+ */
 static const struct {
   const char *name;
-  unsigned architectures;
   char *(*text)(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer);
 } files[] = {
-    {"modeling_plm.py", OURS, modeling_py},
-    {"vocab.txt", OURS | ESM2 | ESMC, vocab_txt},
-    {"tokenizer.json", OURS | ESMC, tokenizer_json},
-    {"tokenizer_config.json", OURS | ESM2 | ESMC, tokenizer_config_json},
-    {"special_tokens_map.json", OURS | ESM2 | ESMC, special_tokens_map_json},
+    {"modeling_plm.py", modeling_py},
+    {"vocab.txt", vocab_txt},
+    {"tokenizer.json", tokenizer_json},
+    {"tokenizer_config.json", tokenizer_config_json},
+    {"special_tokens_map.json", special_tokens_map_json},
 };
 
 plm_status plm_huggingface_write(const char *directory, const struct plm_model_config *model,
@@ -335,9 +332,9 @@ plm_status plm_huggingface_write(const char *directory, const struct plm_model_c
 {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     char path[PLM_PATH_SIZE];
-    if ((files[i].architectures >> model->architecture & 1) == 0) continue;
     PLM_TRY(plm_path_join(path, directory, files[i].name, error));
     char *text = files[i].text(model, plm_tokenizer_of(tokenizer));
+    if (text == NULL) continue;
     const plm_status status = plm_file_write(path, text, strlen(text), 0644, error);
     free(text);
     PLM_TRY(status);

@@ -23,19 +23,29 @@
   .embedding = "plm.embeddings", .head_bias = "lm_head.bias", .residue_head = "classifier", \
   .normalises_tables = true
 
+const char *const plm_architecture_names[] = {
+    [PLM_TRANSFORMER] = "transformer",
+    [PLM_UNET] = "unet",
+    [PLM_PATCH_UNET] = "patch_unet",
+    [PLM_ESM2] = "esm2",
+    [PLM_ESMC] = "esmc",
+    [PLM_ARCHITECTURES] = NULL,
+};
+
 /* EsmForMaskedLM and EsmcForMaskedLM of transformers 5. */
-static const struct plm_architecture_rules rules[] = {
+static const struct plm_architecture_rules rules[PLM_ARCHITECTURES] = {
     [PLM_TRANSFORMER] = {OUR_BLOCKS},
-    [PLM_UNET] = {OUR_BLOCKS, .mixes_embeddings = true},
-    [PLM_PATCH_UNET] = {OUR_BLOCKS, .mixes_embeddings = true},
+    [PLM_UNET] = {OUR_BLOCKS, .mirrors = true},
+    [PLM_PATCH_UNET] = {OUR_BLOCKS, .mirrors = true, .merges = true},
     [PLM_ESM2] = {.published = true,
                   .ties_embeddings = true,
                   .token_dropout = true,
-                  .embedding_norm = true,
                   .layer_norm_eps = 1e-5,
                   .max_positions = 1026,
                   .title = "ESM-2",
                   .tokenizer_class = "EsmTokenizer",
+                  .tokenizer_json = PLM_TOKENIZER_JSON_NONE,
+                  .intermediate = {.times = 4, .over = 1, .multiple = 1},
                   .block = {.prefix = "esm.encoder.layer.",
                             .names = {.query = "attention.self.query",
                                       .key = "attention.self.key",
@@ -55,6 +65,8 @@ static const struct plm_architecture_rules rules[] = {
                   .head_norm_name = "lm_head.layer_norm",
                   .head_bias = "lm_head.bias",
                   .residue_head = "classifier",
+                  .frequencies = "attention.self.rotary_embeddings.inv_freq",
+                  .shared_frequencies = "esm.rotary_embeddings.inv_freq",
                   .final_norm = PLM_NORM_LAYER,
                   .scales_dropout = true,
                   .rotates_forward = true,
@@ -68,6 +80,9 @@ static const struct plm_architecture_rules rules[] = {
                   .chain_break = 31, /* ESM-2 does not use this id */
                   .title = "ESM-C",
                   .tokenizer_class = "EsmcTokenizer",
+                  .tokenizer_json = PLM_TOKENIZER_JSON_PAIRS,
+                  .head_dropout = "classifier_dropout",
+                  .intermediate = {.times = 8, .over = 3, .multiple = 256},
                   .block = {.prefix = "esmc.layers.",
                             .names = {.query = "self_attn.q_proj",
                                       .key = "self_attn.k_proj",
@@ -96,7 +111,7 @@ static const struct plm_architecture_rules rules[] = {
 
 const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture)
 {
-  PLM_ASSERT((size_t)architecture < sizeof rules / sizeof *rules);
+  PLM_ASSERT((unsigned)architecture < PLM_ARCHITECTURES);
   return &rules[architecture];
 }
 
@@ -112,11 +127,10 @@ const char *plm_block_target_name(const struct plm_block_names *names, enum plm_
 
 uint32_t plm_architecture_intermediate(const struct plm_model_config *config)
 {
-  switch (config->architecture) {
-  case PLM_ESM2: return 4 * config->hidden_size;
-  case PLM_ESMC: return (8 * config->hidden_size + 767) / 768 * 256;
-  default: return 0;
-  }
+  const struct plm_architecture_rules *of = plm_architecture_rules(config->architecture);
+  const uint32_t unit = of->intermediate.over * of->intermediate.multiple;
+  return (of->intermediate.times * config->hidden_size + unit - 1) / unit *
+         of->intermediate.multiple;
 }
 
 double plm_architecture_stream_scale(const struct plm_model_config *config)
@@ -147,13 +161,16 @@ static int halvings(const struct plm_model_config *config)
   return v;
 }
 
+static bool merges(const struct plm_model_config *config)
+{
+  return plm_architecture_rules(config->architecture)->merges;
+}
+
+/* n, the blocks of the encoder and those of the decoder. */
 static uint32_t half(const struct plm_model_config *config)
 {
-  switch (config->architecture) {
-  case PLM_UNET: return config->num_hidden_layers / 2;
-  case PLM_PATCH_UNET: return config->num_unet_layers / 2;
-  default: return 0;
-  }
+  if (!plm_architecture_rules(config->architecture)->mirrors) return 0;
+  return (merges(config) ? config->num_unet_layers : config->num_hidden_layers) / 2;
 }
 
 uint32_t plm_architecture_skips(const struct plm_model_config *config)
@@ -163,21 +180,20 @@ uint32_t plm_architecture_skips(const struct plm_model_config *config)
 
 uint32_t plm_architecture_blocks(const struct plm_model_config *config)
 {
-  if (config->architecture == PLM_PATCH_UNET)
-    return config->num_unet_layers + config->num_extra_layers;
-  return config->num_hidden_layers;
+  return merges(config) ? config->num_unet_layers + config->num_extra_layers
+                        : config->num_hidden_layers;
 }
 
 int plm_architecture_levels(const struct plm_model_config *config)
 {
-  if (config->architecture != PLM_PATCH_UNET) return 1;
+  if (!merges(config)) return 1;
   const int deepest = (int)half(config) - 1, v = halvings(config);
   return (deepest < v ? deepest : v) + 1;
 }
 
 int plm_architecture_attention_levels(const struct plm_model_config *config)
 {
-  if (config->architecture != PLM_PATCH_UNET) return 1;
+  if (!merges(config)) return 1;
   const int n = (int)half(config), v = halvings(config);
   /* Extra layers attend on level 0 even if every layer of the U is a bottleneck. */
   const int levels = n < v ? n : v;
@@ -191,14 +207,29 @@ uint32_t plm_architecture_group(const struct plm_model_config *config)
 
 uint32_t plm_architecture_longest(const struct plm_model_config *config)
 {
-  const bool fixed =
-      config->architecture == PLM_PATCH_UNET && half(config) > (uint32_t)halvings(config);
+  const bool fixed = merges(config) && half(config) > (uint32_t)halvings(config);
   return fixed ? config->max_length : PLM_MODEL_MAX_LENGTH;
+}
+
+uint32_t plm_architecture_unit(const struct plm_model_config *config)
+{
+  uint32_t a = PLM_WIDTH_UNIT, b = config->num_attention_heads;
+  while (b != 0) {
+    const uint32_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return PLM_WIDTH_UNIT / a * config->num_attention_heads;
 }
 
 uint32_t plm_architecture_width(const struct plm_model_config *config, int level)
 {
-  return plm_model_config_width(config, (uint32_t)level);
+  const uint64_t halves = half(config), width = config->hidden_size;
+  if (!merges(config) || halves < 2) return config->hidden_size;
+  const uint64_t unit = plm_architecture_unit(config), steps = (halves - 1) * unit;
+  const uint64_t wanted = unit * ((width * (halves - 1 + (uint32_t)level) + steps - 1) / steps);
+  const uint64_t most = unit * ((uint64_t)PLM_HEAD_WIDTH_MAX * config->num_attention_heads / unit);
+  return (uint32_t)(wanted < most ? wanted : most);
 }
 
 uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t width)
@@ -211,7 +242,7 @@ uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t
 static void unet_block(const struct plm_model_config *config, uint32_t i,
                        struct plm_block_shape *block)
 {
-  const bool patch = config->architecture == PLM_PATCH_UNET;
+  const bool patch = merges(config);
   const uint32_t n = half(config);
   const bool decoder = i >= n;
   const uint32_t number = decoder ? i - n : i;
@@ -239,6 +270,7 @@ static void unet_block(const struct plm_model_config *config, uint32_t i,
   if (decoder) {
     block->skip = (int)depth;
     block->skip_weight = (int)number;
+    block->borrows_table = !patch;
   }
 }
 

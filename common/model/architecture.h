@@ -1,7 +1,7 @@
 /* The blocks of a configuration: their kinds, levels and widths, and where each takes its input
  * from. These are pure functions of struct plm_model_config. The parameter table, the layout of the
- * buffers, the masks and the FLOPs are derived from them, so that little other code has to
- * distinguish architectures.
+ * buffers, the masks and the FLOPs are derived from them. No other code distinguishes
+ * architectures: it asks for a rule of struct plm_architecture_rules.
  *
  * doc/model.md#architectures has the formulas. n = num_unet_layers / 2, v = log2(max_length).
  */
@@ -59,32 +59,50 @@ struct plm_block_traits {
   bool bias; /* of every product */
 };
 
+/* What tokenizer.json has as its vocabulary. */
+enum plm_tokenizer_json {
+  PLM_TOKENIZER_JSON_WORDS,
+  PLM_TOKENIZER_JSON_PAIRS, /* a BPE without merges, which has the same tokens */
+  PLM_TOKENIZER_JSON_NONE   /* there is no such file: the class reads vocab.txt */
+};
+
 /* What an architecture has besides its blocks, what it fixes, and what it leaves open. */
 struct plm_architecture_rules {
+  bool mirrors; /* a decoder mirrors the encoder and adds its outputs to its inputs; both also read
+                   the embeddings x0 */
+  bool merges;  /* mirrors, and levels merge positions: it has num_unet_layers and num_extra_layers
+                   instead of num_hidden_layers */
   /* Its layers are those of published weights: their MLP has intermediate_size and their norms
    * layer_norm_eps. It has no expansion_ratio, soft_logit_cap or attention pattern. */
   bool published;
   bool fixed_eps;       /* layer_norm_eps is the default, always */
   bool ties_embeddings; /* the value of tie_embeddings, if it is published */
   bool token_dropout;   /* published: whether it has token_dropout, and the default */
-  bool embedding_norm;  /* published: whether it may have emb_layer_norm_before */
   double layer_norm_eps;
   uint32_t vocab_size;    /* default; 0: that of the tokenizer */
   uint32_t max_positions; /* default */
   uint16_t chain_break;   /* the token between the chains of a protein, written |; 0: none */
   const char *title;      /* the name of the published models; NULL: that of the architecture */
   const char *tokenizer_class; /* of transformers; NULL: none of its own */
+  enum plm_tokenizer_json tokenizer_json;
+  const char *head_dropout; /* published: the key of config.json that only a head for labels obeys;
+                               NULL: it obeys hidden_dropout_prob, as other layers do */
+  struct {
+    uint32_t times, over, multiple; /* D times / over, rounded up to a multiple */
+  } intermediate;                   /* published: the default of intermediate_size */
 
   struct plm_block_traits block;
-  const char *embedding; /* the names of parameters, without ".weight" and ".bias" */
-  const char *embedding_norm_name;
-  const char *final_norm_name; /* NULL: the norm after the last block has no parameters */
-  const char *head_norm_name;  /* the LayerNorm after the head's GELU, or NULL: there is none */
-  const char *head_bias;       /* the whole name of the bias of the logits */
-  const char *residue_head;    /* the Linear of a head for labels of residues */
+  const char *embedding;           /* the names of parameters, without ".weight" and ".bias" */
+  const char *embedding_norm_name; /* NULL: it has no emb_layer_norm_before */
+  const char *final_norm_name;     /* NULL: the norm after the last block has no parameters */
+  const char *head_norm_name;      /* the LayerNorm after the head's GELU, or NULL: there is none */
+  const char *head_bias;           /* the whole name of the bias of the logits */
+  const char *residue_head;        /* the Linear of a head for labels of residues */
+  /* Tensors that are no parameters: the rotary frequencies of a layer, after its prefix and its
+   * number, and those of all layers in one. NULL: its files need none. */
+  const char *frequencies, *shared_frequencies;
   enum plm_norm_kind final_norm;
   bool normalises_tables; /* the embedding's rows are normalised (RMSNorm) */
-  bool mixes_embeddings;  /* blocks read the embeddings x0 besides their input */
   bool scales_dropout;    /* token_dropout also scales the other rows of a document (ESM-2) */
   bool depth_scale;       /* what a block adds is divided by sqrt(num_hidden_layers / 36) */
   bool rotates_forward;   /* rotary: x_i cos - x_j sin, x_j cos + x_i sin for a pair i, j; else with
@@ -95,8 +113,7 @@ struct plm_architecture_rules {
 const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture);
 /* The name of the product that an adapter is for. */
 const char *plm_block_target_name(const struct plm_block_names *names, enum plm_lora_target target);
-/* The default of intermediate_size: 4 D, or 8 D / 3 rounded up to a multiple of 256 for esmc; 0 if
- * it does not apply. */
+/* The default of intermediate_size; the architecture is published. */
 uint32_t plm_architecture_intermediate(const struct plm_model_config *config);
 /* s = sqrt(num_hidden_layers / 36) with depth_scale, else 1. The model keeps s x instead of x in
  * its residual stream, so that blocks add their output as it is: every norm of the stream then uses
@@ -113,6 +130,7 @@ struct plm_block_shape {
   enum plm_block_input input;
   char prefix[40];      /* of its parameters: "plm.encoder.3." */
   char value_table[64]; /* the name of its value-embedding table, "" if it has none */
+  bool borrows_table;   /* that table is the one of the block that it mirrors */
   int level;            /* it has B * (L >> level) rows */
   uint32_t width;       /* D_k */
   uint32_t hidden;      /* F of its MLP */
@@ -131,9 +149,10 @@ void plm_architecture_block(const struct plm_model_config *config, uint32_t i,
 int plm_architecture_levels(const struct plm_model_config *config);
 /* Blocks with attention are on levels below this; only bottlenecks are not. */
 int plm_architecture_attention_levels(const struct plm_model_config *config);
-/* The width of level k of a patch_unet: unit * ceil(D (n-1+k) / ((n-1) unit)), unit = lcm(64, H),
- * but at most the largest multiple of unit up to 128 H. D for n = 1 and for the other
- * architectures. */
+/* The width of level k with merges: unit * ceil(D (n-1+k) / ((n-1) unit)), but at most the largest
+ * multiple of unit up to 128 H; D for n = 1. unit = lcm(64, H). D without merges. */
+enum { PLM_HEAD_WIDTH_MAX = 128, PLM_WIDTH_UNIT = 64 };
+uint32_t plm_architecture_unit(const struct plm_model_config *config);
 uint32_t plm_architecture_width(const struct plm_model_config *config, int level);
 /* The width of an MLP: intermediate_size, or F = 256 ceil(floor(expansion_ratio * width) / 256). */
 uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t width);

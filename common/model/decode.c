@@ -48,21 +48,22 @@ static plm_status decode_check_model(const struct plm_model *model, struct plm_e
   if (model->ops->attention_cached == NULL)
     return plm_error_set(error, PLM_UNSUPPORTED, "the %s backend has no cached attention",
                          model->ops->name);
-  if (config->architecture == PLM_PATCH_UNET)
+  const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
+  const char *name = plm_architecture_name(config->architecture);
+  if (rules->merges)
+    return plm_error_set(error, PLM_UNSUPPORTED,
+                         "a %s merges tokens with later ones, so it cannot generate token by token",
+                         name);
+  if (rules->published)
     return plm_error_set(
         error, PLM_UNSUPPORTED,
-        "a patch_unet merges tokens with later ones, so it cannot generate token by token");
-  if (plm_architecture_rules(config->architecture)->published)
-    return plm_error_set(
-        error, PLM_UNSUPPORTED,
-        "every layer of %s sees the whole sequence, so it cannot generate token by token",
-        plm_architecture_name(config->architecture));
+        "every layer of %s sees the whole sequence, so it cannot generate token by token", name);
   for (uint32_t e = 0; e < config->pattern_count; e++) {
     if (config->pattern[e] & PLM_ATTENTION_CAUSAL) continue;
-    char name[64];
-    plm_attention_kind_name(config->pattern[e], name);
+    char mask[64];
+    plm_attention_kind_name(config->pattern[e], mask);
     return plm_error_set(error, PLM_UNSUPPORTED,
-                         "attention.pattern has \"%s\", which sees later positions", name);
+                         "attention.pattern has \"%s\", which sees later positions", mask);
   }
   return PLM_OK;
 }

@@ -34,7 +34,7 @@ plm_status plm_lora_config_check(const struct plm_lora_config *lora, bool gated,
   }
   if (gated || (lora->targets >> PLM_LORA_GATE & 1) == 0) return PLM_OK;
   plm_error_set(error, PLM_CONFIG,
-                "`gate` is a product of esmc only, whose MLP is SwiGLU; leave it out");
+                "`gate` is a product of a SwiGLU MLP only, such as that of esmc; leave it out");
   return lora_fault("lora.targets", error);
 }
 

@@ -254,7 +254,7 @@ static void place_tables(struct plm_model *model)
     const size_t elements = (size_t)table->width * model->config.vocab_size;
     const size_t bytes = elements * sizeof(float);
     table->vectors = arena_reserve(arena, bytes);
-    if (i == 0 && model->rules->mixes_embeddings)
+    if (i == 0 && model->rules->mirrors)
       table->rounded = model->act_bytes == sizeof(float)
                            ? (act *)table->vectors
                            : arena_reserve(arena, elements * model->act_bytes);
@@ -301,7 +301,7 @@ static void place_workspace(struct layout *layout)
   }
   for (int i = 0; i < 2; i++) model->stream[i] = reserve_act(layout, arena, n);
   for (int level = 0; level < model->levels; level++)
-    if (model->rules->mixes_embeddings)
+    if (model->rules->mirrors)
       model->x0_gradient[level] =
           reserve_act(layout, arena, level_rows(model, level) * model->config.hidden_size);
   model->norm_gradient = reserve_act(layout, arena, n);

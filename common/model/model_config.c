@@ -1,4 +1,4 @@
-/* A model's configuration: its checks, and the widths of its levels. */
+/* A model's configuration: its checks. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,28 +9,7 @@
 
 /* Of a LayerNorm. It is computed in fp32, where it must not become 0. */
 #define SMALLEST_EPS 1e-20
-enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };
-
-static uint32_t width_unit(uint32_t heads)
-{
-  uint32_t a = UNIT_BASE, b = heads;
-  while (b != 0) {
-    const uint32_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return UNIT_BASE / a * heads;
-}
-
-uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level)
-{
-  const uint64_t halves = model->num_unet_layers / 2, width = model->hidden_size;
-  if (model->architecture != PLM_PATCH_UNET || halves < 2) return model->hidden_size;
-  const uint64_t unit = width_unit(model->num_attention_heads), steps = (halves - 1) * unit;
-  const uint64_t wanted = unit * ((width * (halves - 1 + level) + steps - 1) / steps);
-  const uint64_t most = unit * ((uint64_t)HEAD_WIDTH_MAX * model->num_attention_heads / unit);
-  return (uint32_t)(wanted < most ? wanted : most);
-}
+enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_STEP = 8 };
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
@@ -68,10 +47,9 @@ static bool checkable(const struct checks *checks, const char *const keys[4])
 }
 #define CHECKABLE(checks, ...) checkable(checks, (const char *const[4]){__VA_ARGS__})
 
-/* Whether the layers are those of published weights. */
-static bool is_published(const struct checks *checks)
+static const struct plm_architecture_rules *rules_of(const struct checks *checks)
 {
-  return plm_architecture_rules(checks->model->architecture)->published;
+  return plm_architecture_rules(checks->model->architecture);
 }
 
 /* The first check: the others may then compute with the values that passed it. */
@@ -115,14 +93,14 @@ static void check_sizes(struct checks *checks)
     add_fault(checks, "hidden_size", "must be above 0");
   if (CHECKABLE(checks, "num_attention_heads") && model->num_attention_heads == 0)
     add_fault(checks, "num_attention_heads", "must be above 0");
-  if (CHECKABLE(checks, "max_length") && !is_published(checks) &&
+  if (CHECKABLE(checks, "max_length") && !rules_of(checks)->published &&
       (model->max_length < 2 || (model->max_length & (model->max_length - 1)) != 0))
     add_fault(checks, "max_length", "%u is not a power of two", model->max_length);
   if (CHECKABLE(checks, "max_length") && model->max_length == 0)
     add_fault(checks, "max_length", "must be above 0");
   if (CHECKABLE(checks, "vocab_size") && model->vocab_size == 0)
     add_fault(checks, "vocab_size", "must be above 0");
-  if (CHECKABLE(checks, "expansion_ratio", "hidden_size") && !is_published(checks) &&
+  if (CHECKABLE(checks, "expansion_ratio", "hidden_size") && !rules_of(checks)->published &&
       (!(model->expansion_ratio > 0.0) || model->expansion_ratio * model->hidden_size < 1.0 ||
        model->expansion_ratio > PLM_MODEL_MAX_RATIO))
     add_fault(checks, "expansion_ratio", "%g leaves no MLP, or exceeds %d", model->expansion_ratio,
@@ -155,14 +133,14 @@ static void check_layers(struct checks *checks)
   const struct plm_model_config *model = checks->model;
   static const char mirror[] = "is not even, but encoder and decoder mirror each other";
   if (!CHECKABLE(checks, "architecture")) return;
-  if (model->architecture == PLM_PATCH_UNET) {
+  if (rules_of(checks)->merges) {
     if (CHECKABLE(checks, "num_unet_layers") &&
         (model->num_unet_layers < 2 || model->num_unet_layers % 2 != 0))
       add_fault(checks, "num_unet_layers", "%u %s", model->num_unet_layers, mirror);
   } else if (CHECKABLE(checks, "num_hidden_layers")) {
     if (model->num_hidden_layers == 0)
       add_fault(checks, "num_hidden_layers", "must be above 0");
-    else if (model->architecture == PLM_UNET && model->num_hidden_layers % 2 != 0)
+    else if (rules_of(checks)->mirrors && model->num_hidden_layers % 2 != 0)
       add_fault(checks, "num_hidden_layers", "%u %s", model->num_hidden_layers, mirror);
   }
 }
@@ -171,11 +149,11 @@ static void check_head_width(struct checks *checks, uint32_t width, const char *
 {
   const uint32_t heads = checks->model->num_attention_heads, head = width / heads;
   if (width % heads != 0 || head % HEAD_WIDTH_STEP != 0 || head < HEAD_WIDTH_MIN ||
-      head > HEAD_WIDTH_MAX)
+      head > PLM_HEAD_WIDTH_MAX)
     add_fault(checks, "hidden_size",
               "%s%u divided by %u heads is not a head width; these are the multiples of %d from %d "
               "to %d",
-              place, width, heads, HEAD_WIDTH_STEP, HEAD_WIDTH_MIN, HEAD_WIDTH_MAX);
+              place, width, heads, HEAD_WIDTH_STEP, HEAD_WIDTH_MIN, PLM_HEAD_WIDTH_MAX);
 }
 
 static void check_patch_widths(struct checks *checks)
@@ -183,23 +161,23 @@ static void check_patch_widths(struct checks *checks)
   const struct plm_model_config *model = checks->model;
   const uint32_t heads = model->num_attention_heads;
   if (!CHECKABLE(checks, "architecture", "hidden_size", "num_attention_heads") || heads == 0 ||
-      model->architecture != PLM_PATCH_UNET)
+      !rules_of(checks)->merges)
     return;
-  const uint32_t unit = width_unit(heads);
+  const uint32_t unit = plm_architecture_unit(model);
   if (model->hidden_size % unit != 0)
     add_fault(checks, "hidden_size",
               "%u is not a multiple of %u, the least common multiple of %d and %u heads",
-              model->hidden_size, unit, UNIT_BASE, heads);
-  else if (model->hidden_size > HEAD_WIDTH_MAX * heads)
+              model->hidden_size, unit, PLM_WIDTH_UNIT, heads);
+  else if (model->hidden_size > PLM_HEAD_WIDTH_MAX * heads)
     add_fault(checks, "hidden_size",
               "%u exceeds %d times %u heads; use more heads or a smaller width", model->hidden_size,
-              HEAD_WIDTH_MAX, heads);
-  const uint32_t levels = model->num_unet_layers / 2;
-  for (uint32_t level = 0; level < levels; level++) {
+              PLM_HEAD_WIDTH_MAX, heads);
+  const int levels = (int)(model->num_unet_layers / 2);
+  for (int level = 0; level < levels; level++) {
     char place[64];
     if (!CHECKABLE(checks, "hidden_size", "num_unet_layers")) return;
-    snprintf(place, sizeof place, "at level %u, width ", level);
-    check_head_width(checks, plm_model_config_width(model, level), place);
+    snprintf(place, sizeof place, "at level %d, width ", level);
+    check_head_width(checks, plm_architecture_width(model, level), place);
   }
 }
 
@@ -217,7 +195,7 @@ static void check_adjacent(struct checks *checks, const char *key, uint32_t valu
 static void check_fixed(struct checks *checks)
 {
   const struct plm_model_config *model = checks->model;
-  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  const struct plm_architecture_rules *rules = rules_of(checks);
   const char *name = plm_architecture_name(model->architecture);
   if (CHECKABLE(checks, "soft_logit_cap") && model->soft_logit_cap != 0.0)
     add_fault(checks, "soft_logit_cap", "%s has no cap; use 0", name);
@@ -228,7 +206,7 @@ static void check_fixed(struct checks *checks)
   if (CHECKABLE(checks, "token_dropout") && model->token_dropout && !rules->token_dropout)
     add_fault(checks, "token_dropout", "%s has none", name);
   if (CHECKABLE(checks, "emb_layer_norm_before") && model->emb_layer_norm_before &&
-      !rules->embedding_norm)
+      rules->embedding_norm_name == NULL)
     add_fault(checks, "emb_layer_norm_before", "%s has none", name);
   for (uint32_t i = 0; i < model->pattern_count; i++)
     if (CHECKABLE(checks, "attention.pattern") && model->pattern[i] != PLM_ATTENTION_DOCUMENT)
@@ -244,7 +222,7 @@ static void check_published(struct checks *checks)
   const struct plm_model_config *model = checks->model;
   const double eps = model->layer_norm_eps;
   if (!CHECKABLE(checks, "architecture")) return;
-  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  const struct plm_architecture_rules *rules = rules_of(checks);
   const char *name = plm_architecture_name(model->architecture);
   if (!rules->published) {
     if (CHECKABLE(checks, "intermediate_size") && model->intermediate_size != 0)

@@ -11,9 +11,17 @@
 #include "common/model/head_config.h"
 #include "common/model/lora_config.h"
 
-/* esm2 and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM
- * and EsmcForMaskedLM of transformers compute them. */
-enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET, PLM_ESM2, PLM_ESMC };
+/* What each of them is, architecture.c knows alone: other files ask plm_architecture_rules(). esm2
+ * and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM and
+ * EsmcForMaskedLM of transformers compute them. */
+enum plm_architecture {
+  PLM_TRANSFORMER,
+  PLM_UNET,
+  PLM_PATCH_UNET,
+  PLM_ESM2,
+  PLM_ESMC,
+  PLM_ARCHITECTURES /* how many there are */
+};
 enum plm_objective {
   PLM_OBJECTIVE_MLM,
   PLM_OBJECTIVE_MASKED_DIFFUSION,
@@ -56,9 +64,9 @@ struct plm_model_config {
   enum plm_architecture architecture;
   uint32_t hidden_size;
   uint32_t num_attention_heads;
-  uint32_t num_hidden_layers; /* transformer, unet */
-  uint32_t num_unet_layers;   /* patch_unet */
-  uint32_t num_extra_layers;  /* patch_unet */
+  uint32_t num_hidden_layers; /* of an architecture that does not merge positions */
+  uint32_t num_unet_layers;   /* of one that does: patch_unet */
+  uint32_t num_extra_layers;  /* the same */
   double expansion_ratio;
   double soft_logit_cap;
   bool tie_embeddings;
@@ -69,7 +77,7 @@ struct plm_model_config {
   uint32_t block;                                  /* tokens; 0: none */
   uint32_t max_length;                             /* from data.max_length */
   uint32_t vocab_size; /* rows of the embedding and logits; at least the tokenizer's tokens */
-  /* Of esm2 and esmc only; 0 or false for the other architectures. */
+  /* Of published architectures only; 0 or false for the others. */
   uint32_t intermediate_size; /* F of an MLP */
   double layer_norm_eps;
   bool emb_layer_norm_before;  /* esm2: a LayerNorm of the embeddings */
@@ -106,11 +114,6 @@ size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_k
                                void *context, struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS]);
 /* PLM_CONFIG with the first fault; error->where is its key. */
 plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error);
-
-/* Width of level k of a patch_unet, the hidden size for the other architectures:
- * unit * ceil(D (n-1+k) / ((n-1) unit)), unit = lcm(64, H), n = num_unet_layers / 2, but at most
- * the largest multiple of unit that is <= 128 H. */
-uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level);
 
 /* Convert a model to its part of config.json and back. common/huggingface adds the Hugging Face
  * entries. The caller deletes the cJSON object. */

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/text/json.h"
+#include "common/base/text/text.h"
 #include "common/model/architecture.h"
 #include "common/model/model_config.h"
 
@@ -141,8 +142,13 @@ plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model
   for (int i = 0; cJSON_IsString(architecture) && plm_architecture_names[i] != NULL; i++) {
     if (strcmp(plm_architecture_names[i], architecture->valuestring) == 0) found = i;
   }
-  if (found < 0)
-    return json_wrong(error, "architecture", "transformer, unet, patch_unet, esm2 or esmc");
+  if (found < 0) {
+    struct plm_text names = {0};
+    plm_text_put_list(&names, plm_architecture_names, " or ");
+    (void)json_wrong(error, "architecture", names.data);
+    plm_text_deinit(&names);
+    return PLM_FORMAT;
+  }
   model->architecture = (enum plm_architecture)found;
   for (size_t i = 0; i < JSON_FIELDS; i++) {
     const char *name = json_fields[i].name;

@@ -4,8 +4,6 @@
 
 #include "common/model/model_config.h"
 
-const char *const plm_architecture_names[] = {"transformer", "unet", "patch_unet",
-                                              "esm2",        "esmc", NULL};
 const char *const plm_objective_names[] = {
     "mlm",        "masked_diffusion", "causal", "regression", "classification",
     "multilabel", "residues",         NULL};

@@ -256,9 +256,7 @@ static void append_tables(struct builder *builder, const struct plm_model_config
     append_norm(builder, "", rules->embedding_norm_name, PLM_NORM_LAYER, config->hidden_size);
   for (uint32_t i = 0; i < plm_architecture_blocks(config); i++) {
     plm_architecture_block(config, i, &block);
-    /* The decoder of `unet` uses the tables of the encoder. */
-    const bool shared = config->architecture == PLM_UNET && block.skip >= 0;
-    if (block.value_table[0] != '\0' && !shared)
+    if (block.value_table[0] != '\0' && !block.borrows_table)
       append_table(builder, block.value_table, config->vocab_size, block.width, PLM_INIT_NORMAL);
   }
 }

@@ -1,15 +1,18 @@
 /* The weights of an export. */
 #include "stages/export/export_weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/tensor_names.h"
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
+#include "common/model/architecture.h"
 
 /* What is written, while the source is open. */
 struct list {
@@ -92,13 +95,14 @@ static void add_unchanged(struct list *list, const float *values)
 /* The frequencies of all layers at once, as transformers 5 writes them, under both of its names. */
 static const struct plm_tensor_info *shared_rotary(const struct list *list)
 {
-  static const char *const names[] = {"esm.rotary_embeddings.inv_freq",
-                                      "esm.encoder.layer.*.attention.self.rotary_embeddings."
-                                      "inv_freq"};
-  const struct plm_tensor_info *found = NULL;
   if (list->rotary.count == 0) return NULL;
-  for (size_t i = 0; i < sizeof names / sizeof *names && found == NULL; i++)
-    found = plm_tensor_of_trunk(list->source, names[i]);
+  const struct plm_architecture_rules *rules =
+      plm_architecture_rules(list->weights->model->architecture);
+  char starred[96];
+  const struct plm_tensor_info *found =
+      plm_tensor_of_trunk(list->source, rules->shared_frequencies);
+  (void)snprintf(starred, sizeof starred, "%s*.%s", rules->block.prefix, rules->frequencies);
+  if (found == NULL) found = plm_tensor_of_trunk(list->source, starred);
   const bool fits = found != NULL && found->dtype != PLM_DTYPE_OTHER && found->rank == 1 &&
                     found->shape[0] == list->rotary.tensors[0].shape[0];
   return fits ? found : NULL;
@@ -121,7 +125,7 @@ static void add_rotary(struct list *list)
 /* Whether add_rotary has written the tensor. */
 static bool is_rotary(const struct list *list, const struct plm_tensor_info *tensor)
 {
-  return list->rotary.count > 0 && strstr(tensor->name, "rotary_embeddings.inv_freq") != NULL;
+  return list->rotary.count > 0 && plm_text_ends_with(tensor->name, ".inv_freq");
 }
 
 /* Tensors that are no parameters. Those of a type that is not written here are ignored ones. */

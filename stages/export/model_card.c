@@ -184,9 +184,9 @@ static void put_widths(const struct plm_model_config *model, struct plm_text *te
 {
   char widths[256];
   size_t used = 0;
-  for (uint32_t level = 0; level < model->num_unet_layers / 2 && used < sizeof widths; level++)
+  for (int level = 0; level < (int)model->num_unet_layers / 2 && used < sizeof widths; level++)
     used += (size_t)snprintf(widths + used, sizeof widths - used, "%s%u", level == 0 ? "" : ", ",
-                             plm_model_config_width(model, level));
+                             plm_architecture_width(model, level));
   model_card_row(text, "layers", "%u in the encoder and decoder, %u at full length",
                  model->num_unet_layers, model->num_extra_layers);
   model_card_row(text, "widths by level", "%s", widths);
@@ -218,7 +218,7 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   model_card_row(text, "architecture", "`%s`", plm_architecture_name(model->architecture));
   model_card_row(text, "parameters", "%s", plm_format_count(facts->parameters, count));
   model_card_row(text, "width", "%u", model->hidden_size);
-  if (model->architecture == PLM_PATCH_UNET)
+  if (plm_architecture_rules(model->architecture)->merges)
     put_widths(model, text);
   else
     model_card_row(text, "layers", "%u", model->num_hidden_layers);

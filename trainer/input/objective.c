@@ -12,16 +12,17 @@
 plm_status plm_objective_check(const struct plm_objective_options *options, struct plm_error *error)
 {
   if (options->trainer->objective != PLM_OBJECTIVE_CAUSAL) return PLM_OK;
-  if (options->model->architecture == PLM_PATCH_UNET) {
-    plm_error_set(error, PLM_CONFIG,
-                  "objective causal cannot train a patch_unet: a merged pair shows a position its "
-                  "own label");
+  const struct plm_architecture_rules *rules = plm_architecture_rules(options->model->architecture);
+  const char *name = plm_architecture_name(options->model->architecture);
+  if (rules->merges) {
+    plm_error_set(
+        error, PLM_CONFIG,
+        "objective causal cannot train a %s: a merged pair shows a position its own label", name);
     return plm_error_hint(error, "use model.architecture: transformer or unet");
   }
-  if (plm_architecture_rules(options->model->architecture)->published) {
+  if (rules->published) {
     plm_error_set(error, PLM_CONFIG,
-                  "objective causal cannot train %s, whose layers see the whole document",
-                  plm_architecture_name(options->model->architecture));
+                  "objective causal cannot train %s, whose layers see the whole document", name);
     return plm_error_hint(error, "use mlm or masked_diffusion");
   }
   for (uint32_t i = 0; i < options->model->pattern_count; i++)

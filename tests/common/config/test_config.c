@@ -13,6 +13,7 @@
 #include "common/base/text/text.h"
 #include "common/config/config.h"
 #include "common/config/settings.h"
+#include "common/model/architecture.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
@@ -395,7 +396,7 @@ static void the_reference_widths(void **state)
                                          .num_unet_layers = 12};
   /* unit = 192: 192 * ceil(768 (5 + k) / 960), at most 1536 */
   static const uint32_t widths[] = {768, 960, 1152, 1344, 1536, 1536};
-  for (uint32_t k = 0; k < 6; k++) assert_int_equal(plm_model_config_width(&model, k), widths[k]);
+  for (int k = 0; k < 6; k++) assert_int_equal(plm_architecture_width(&model, k), widths[k]);
 }
 
 static void a_model_goes_through_json(void **state)

@@ -223,7 +223,8 @@ static const struct wrong wrongs[] = {
     {"trainer: {lora: {rank: 8}, freeze: {embeddings: true, blocks: 2, trunk: true}}\n",
      {LORA_FREEZE(49, "embeddings"), LORA_FREEZE(63, "blocks"), LORA_FREEZE(73, "trunk")}},
     {"trainer: {lora: {rank: 8, targets: [q, gate]}}\n",
-     {"pipeline.yaml:1:36: trainer.lora.targets: patch_unet has no `gate`; only esmc has one"}},
+     {"pipeline.yaml:1:36: trainer.lora.targets: patch_unet has no `gate`; only a SwiGLU MLP has "
+      "one, such as that of esmc"}},
     {"trainer: {freeze: {blocks: 13}}\nmodel: {architecture: unet, num_hidden_layers: 12}\n",
      {"pipeline.yaml:1:28: trainer.freeze.blocks: 13, but the model has 12 blocks"}},
     {"trainer: {steps: 10, profile: {steps: 9-11}}\n",

@@ -91,7 +91,7 @@ static void each_key_is_checked(void **state)
       {"{\"lora\":{\"rank\":1,\"targets\":[\"o\"]}}", "lora.alpha", "nan is not a number above 0",
        PLM_CONFIG},
       {"{\"lora\":{\"rank\":1,\"alpha\":1,\"targets\":[\"gate\"]}}", "lora.targets",
-       "`gate` is a product of esmc only, whose MLP is SwiGLU; leave it out", PLM_CONFIG},
+       "`gate` is a product of a SwiGLU MLP only, such as that of esmc; leave it out", PLM_CONFIG},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct plm_model_config config = adapted(PLM_TRANSFORMER, 1);

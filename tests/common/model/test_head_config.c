@@ -128,7 +128,7 @@ static void each_rule_of_adapters_has_two_sides(void **state)
       {{.rank = 1, .alpha = 1, .targets = 0x6f}, NULL, NULL, false},
       {{.rank = 1, .alpha = 1, .targets = 0x10},
        "lora.targets",
-       "`gate` is a product of esmc only, whose MLP is SwiGLU; leave it out",
+       "`gate` is a product of a SwiGLU MLP only, such as that of esmc; leave it out",
        false},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

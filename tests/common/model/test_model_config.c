@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/model/architecture.h"
 #include "tests/common/model/model_config_case.h"
 #include "tests/support/harness/must.h"
 
@@ -182,10 +183,10 @@ static void levels_have_widths(void **state)
     model.hidden_size = cases[i].hidden;
     model.num_attention_heads = cases[i].heads;
     model.num_unet_layers = cases[i].layers;
-    for (uint32_t level = 0; level < cases[i].layers / 2; level++)
-      assert_int_equal(plm_model_config_width(&model, level), cases[i].widths[level]);
+    for (int level = 0; level < (int)cases[i].layers / 2; level++)
+      assert_int_equal(plm_architecture_width(&model, level), cases[i].widths[level]);
     model.architecture = PLM_UNET;
-    assert_int_equal(plm_model_config_width(&model, 2), cases[i].hidden);
+    assert_int_equal(plm_architecture_width(&model, 2), cases[i].hidden);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/model/architecture.h"
 #include "tests/common/model/model_config_case.h"
 
 /* Good models of published weights. */
@@ -99,11 +100,27 @@ static void published_models_survive_json(void **state)
   }
 }
 
+/* 4 D, and 8 D / 3 rounded up to a multiple of 256. */
+static void the_width_of_the_mlp_follows_from_that_of_the_model(void **state)
+{
+  static const struct {
+    uint32_t hidden, esm2, esmc;
+  } cases[] = {{16, 64, 256}, {96, 384, 256}, {112, 448, 512}, {960, 3840, 2560}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct plm_model_config esm2 = {.architecture = PLM_ESM2, .hidden_size = cases[i].hidden},
+                                  esmc = {.architecture = PLM_ESMC, .hidden_size = cases[i].hidden};
+    assert_int_equal(plm_architecture_intermediate(&esm2), cases[i].esm2);
+    assert_int_equal(plm_architecture_intermediate(&esmc), cases[i].esmc);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(published_models_leave_few_choices),
       cmocka_unit_test(published_models_survive_json),
+      cmocka_unit_test(the_width_of_the_mlp_follows_from_that_of_the_model),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,8 +280,7 @@ double reference_model_loss(const struct reference_request *request)
   case PLM_TRANSFORMER: x = transformer(r, x, request->config->num_hidden_layers); break;
   case PLM_UNET: x = unet(r, x); break;
   case PLM_PATCH_UNET: x = patch_unet(r, x); break;
-  case PLM_ESM2:
-  case PLM_ESMC: x = reference_published_hidden(r); break;
+  default: x = reference_published_hidden(r); break;
   }
   const bool published = request->config->architecture >= PLM_ESM2;
   struct tensor *logits = published ? reference_published_head(r, x) : head(r, x);
