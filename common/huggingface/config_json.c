@@ -85,7 +85,7 @@ char *plm_huggingface_config_print_kept(const struct plm_model_config *model, ui
   if (plm_architecture_rules(model->architecture)->published) {
     json = cJSON_CreateObject();
     plm_published_config_print(model, objective, dtype, json);
-    if (kept != NULL) plm_published_kept_put(kept, model->architecture, json);
+    if (kept != NULL) plm_published_kept_put(kept, json);
   } else {
     json = plm_model_config_to_json(model);
     cJSON_AddNumberToObject(json, "window", window);
@@ -173,10 +173,13 @@ static plm_status parse_json(const cJSON *json, struct plm_model_config *model, 
     return plm_published_config_parse(json, architecture, model, objective, error);
   if (strcmp(type, "plm") == 0 || cJSON_HasObjectItem(json, "architecture"))
     return parse_own(json, model, window, objective, error);
+  struct plm_text types = {0};
+  plm_published_model_types(&types);
   plm_error_set(error, PLM_UNSUPPORTED, "\"model_type\" is \"%.80s\", a model of another kind",
                 type);
-  return plm_error_hint(error, "models of plm-pipeline (plm), ESM-2 (esm) and ESM-C (esmc) can be "
-                               "used");
+  plm_error_hint(error, "these can be used: plm (plm-pipeline)%s", types.data);
+  plm_text_deinit(&types);
+  return PLM_UNSUPPORTED;
 }
 
 plm_status plm_huggingface_config_parse(const char *text, size_t size,

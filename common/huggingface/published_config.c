@@ -17,90 +17,58 @@
 #define OWN_KEY "plm_pipeline"
 static const double rope_theta = 10000.0;
 
-static const struct {
-  const char *model_type, *class_name;
-  enum plm_architecture architecture;
-} kinds[] = {
-    {"esm", "EsmForMaskedLM", PLM_ESM2},
-    {"esmc", "EsmcForMaskedLM", PLM_ESMC},
-};
-enum { KINDS = sizeof kinds / sizeof *kinds };
-
-const char *plm_published_class(enum plm_architecture architecture)
-{
-  for (size_t i = 0; i < KINDS; i++)
-    if (kinds[i].architecture == architecture) return kinds[i].class_name;
-  return NULL;
-}
-
-bool plm_published_model_type(const char *model_type, enum plm_architecture *architecture)
-{
-  for (size_t i = 0; model_type != NULL && i < KINDS; i++)
-    if (strcmp(kinds[i].model_type, model_type) == 0) {
-      *architecture = kinds[i].architecture;
-      return true;
-    }
-  return false;
-}
-
 /* ---- keys ---------------------------------------------------------------------------------- */
 
-enum { ESM2 = 1 << PLM_ESM2, ESMC = 1 << PLM_ESMC };
-
-/* Sizes that are fields of the model, with the defaults of EsmConfig and EsmcConfig. */
+/* Sizes that are fields of the model. */
 static const struct {
   const char *key;
   size_t offset;
-  uint32_t esm2, esmc; /* default; 0: the key must be there */
 } sizes[] = {
-#define SIZE(key, member, esm2, esmc)                          \
-  {                                                            \
-    key, offsetof(struct plm_model_config, member), esm2, esmc \
-  }
-    SIZE("vocab_size", vocab_size, 0, 64),
-    SIZE("hidden_size", hidden_size, 768, 2560),
-    SIZE("num_hidden_layers", num_hidden_layers, 12, 80),
-    SIZE("num_attention_heads", num_attention_heads, 12, 40),
-    SIZE("intermediate_size", intermediate_size, 3072, 6912),
-    SIZE("max_position_embeddings", max_positions, 1026, 2048),
-#undef SIZE
+    {"vocab_size", offsetof(struct plm_model_config, vocab_size)},
+    {"hidden_size", offsetof(struct plm_model_config, hidden_size)},
+    {"num_hidden_layers", offsetof(struct plm_model_config, num_hidden_layers)},
+    {"num_attention_heads", offsetof(struct plm_model_config, num_attention_heads)},
+    {"intermediate_size", offsetof(struct plm_model_config, intermediate_size)},
+    {"max_position_embeddings", offsetof(struct plm_model_config, max_positions)},
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* Keys that must have one value, because the class computes something else with another. */
+/* A key that must have one value, because the class computes something else with another. */
 struct fixed_key {
   const char *key;
-  unsigned architectures; /* bits that have the key */
   enum { FIXED_ID, FIXED_FLOAT, FIXED_TEXT, FIXED_BOOL } type;
   double number; /* also of a truth value */
   const char *text;
   bool needed; /* the class's default is another value, so the key must be there */
   const char *hint;
 };
-static const struct fixed_key fixed_keys[] = {
+static const struct fixed_key esm_fixed[] = {
     {.key = "position_embedding_type",
-     .architectures = ESM2,
      .type = FIXED_TEXT,
      .text = "rotary",
      .needed = true,
      .hint = "only rotary positions are computed here; ESM-1b and ESM-1v, whose positions are "
              "absolute, cannot be used"},
     {.key = "is_folding_model",
-     .architectures = ESM2,
      .type = FIXED_BOOL,
      .hint = "ESMFold predicts structures; use the language model that it contains, ESM-2"},
-    {.key = "is_decoder", .architectures = ESM2, .type = FIXED_BOOL},
-    {.key = "add_cross_attention", .architectures = ESM2, .type = FIXED_BOOL},
-    {.key = "rope_theta", .architectures = ESM2, .type = FIXED_FLOAT, .number = rope_theta},
-    {.key = "tie_word_embeddings", .architectures = ESM2, .type = FIXED_BOOL, .number = 1},
-    {.key = "tie_word_embeddings", .architectures = ESMC, .type = FIXED_BOOL},
-    {.key = "attention_bias", .architectures = ESMC, .type = FIXED_BOOL},
-    {.key = "mlp_bias", .architectures = ESMC, .type = FIXED_BOOL},
-    {.key = "hidden_act", .architectures = ESMC, .type = FIXED_TEXT, .text = "silu"},
-    {.key = "mask_token_id", .architectures = ESM2 | ESMC, .type = FIXED_ID, .number = 32},
-    {.key = "pad_token_id", .architectures = ESM2 | ESMC, .type = FIXED_ID, .number = 1},
+    {.key = "is_decoder", .type = FIXED_BOOL},
+    {.key = "add_cross_attention", .type = FIXED_BOOL},
+    {.key = "rope_theta", .type = FIXED_FLOAT, .number = rope_theta},
+    {.key = "tie_word_embeddings", .type = FIXED_BOOL, .number = 1},
+    {.key = "mask_token_id", .type = FIXED_ID, .number = 32},
+    {.key = "pad_token_id", .type = FIXED_ID, .number = 1},
+    {.key = NULL},
 };
-enum { FIXED_KEYS = sizeof fixed_keys / sizeof *fixed_keys };
+static const struct fixed_key esmc_fixed[] = {
+    {.key = "tie_word_embeddings", .type = FIXED_BOOL},
+    {.key = "attention_bias", .type = FIXED_BOOL},
+    {.key = "mlp_bias", .type = FIXED_BOOL},
+    {.key = "hidden_act", .type = FIXED_TEXT, .text = "silu"},
+    {.key = "mask_token_id", .type = FIXED_ID, .number = 32},
+    {.key = "pad_token_id", .type = FIXED_ID, .number = 1},
+    {.key = NULL},
+};
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
@@ -124,7 +92,7 @@ static void add_fixed(cJSON *json, const struct fixed_key *fixed)
   }
 }
 
-static void add_esm2(cJSON *json, const struct plm_model_config *model)
+static void print_esm(cJSON *json, const struct plm_model_config *model)
 {
   add_float(json, "layer_norm_eps", model->layer_norm_eps);
   cJSON_AddBoolToObject(json, "token_dropout", model->token_dropout);
@@ -134,7 +102,7 @@ static void add_esm2(cJSON *json, const struct plm_model_config *model)
   add_float(json, "attention_probs_dropout_prob", 0);
 }
 
-static void add_esmc(cJSON *json, const struct plm_model_config *model)
+static void print_esmc(cJSON *json, const struct plm_model_config *model)
 {
   const struct plm_tokenizer *tokenizer = plm_tokenizer_of(PLM_TOKENIZER_ESM);
   cJSON_AddNumberToObject(json, "num_key_value_heads", model->num_attention_heads);
@@ -148,35 +116,6 @@ static void add_esmc(cJSON *json, const struct plm_model_config *model)
   add_float(rope, "rope_theta", rope_theta);
 }
 
-void plm_published_config_print(const struct plm_model_config *model, enum plm_objective objective,
-                                const char *dtype, struct cJSON *json)
-{
-  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
-  struct plm_model_config written = *model;
-  if (written.max_positions == 0) written.max_positions = rules->max_positions;
-  for (size_t i = 0; i < KINDS; i++) {
-    if (kinds[i].architecture != model->architecture) continue;
-    cJSON_AddStringToObject(json, "model_type", kinds[i].model_type);
-    cJSON *classes = cJSON_AddArrayToObject(json, "architectures");
-    plm_json_append(classes, cJSON_CreateString(kinds[i].class_name));
-  }
-  for (size_t i = 0; i < SIZES; i++)
-    cJSON_AddNumberToObject(json, sizes[i].key,
-                            *(const uint32_t *)((const char *)&written + sizes[i].offset));
-  for (size_t i = 0; i < FIXED_KEYS; i++)
-    if ((fixed_keys[i].architectures >> model->architecture & 1) != 0)
-      add_fixed(json, &fixed_keys[i]);
-  if (model->architecture == PLM_ESM2)
-    add_esm2(json, model);
-  else
-    add_esmc(json, model);
-  cJSON_AddStringToObject(json, "dtype", dtype);
-  if (model->max_length == written.max_positions && objective == PLM_OBJECTIVE_MLM) return;
-  cJSON *own = cJSON_AddObjectToObject(json, OWN_KEY);
-  cJSON_AddNumberToObject(own, "max_length", model->max_length);
-  cJSON_AddStringToObject(own, "objective", plm_objective_name(objective));
-}
-
 /* A key with the value null is treated as if it were missing, as transformers does. */
 static const cJSON *member(const cJSON *json, const char *key)
 {
@@ -188,40 +127,6 @@ static const cJSON *member(const cJSON *json, const char *key)
 static double number_of(const cJSON *item)
 {
   return item != NULL && cJSON_IsNumber(item) != 0 ? cJSON_GetNumberValue(item) : (double)NAN;
-}
-
-/* ---- what is kept ------------------------------------------------------------------------- */
-
-static const struct {
-  const char *key;
-  unsigned architectures; /* bits that have the key */
-} kept_keys[PLM_PUBLISHED_KEPT] = {
-    {"hidden_dropout_prob", ESM2},      {"attention_probs_dropout_prob", ESM2},
-    {"attention_dropout", ESMC},        {"classifier_dropout", ESM2 | ESMC},
-    {"initializer_range", ESM2 | ESMC},
-};
-
-plm_status plm_published_kept_read(const char *directory, struct plm_published_kept *kept,
-                                   struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE];
-  cJSON *json;
-  PLM_TRY(plm_huggingface_config_open(directory, path, &json, error));
-  for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++)
-    kept->numbers[i] = number_of(member(json, kept_keys[i].key));
-  cJSON_Delete(json);
-  return PLM_OK;
-}
-
-void plm_published_kept_put(const struct plm_published_kept *kept,
-                            enum plm_architecture architecture, struct cJSON *json)
-{
-  for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++) {
-    if ((kept_keys[i].architectures >> architecture & 1) == 0 || !isfinite(kept->numbers[i]))
-      continue;
-    cJSON_DeleteItemFromObjectCaseSensitive(json, kept_keys[i].key);
-    add_float(json, kept_keys[i].key, kept->numbers[i]);
-  }
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -317,8 +222,8 @@ static plm_status check_rope(const cJSON *json, struct plm_error *error)
 }
 
 /* Grouped queries, and heads of another width than hidden_size / num_attention_heads. */
-static plm_status check_heads(const cJSON *json, const struct plm_model_config *model,
-                              struct plm_error *error)
+static plm_status parse_esmc(const cJSON *json, struct plm_model_config *model,
+                             struct plm_error *error)
 {
   uint32_t heads, width;
   if (model->num_attention_heads == 0) return PLM_OK; /* plm_model_config_check refuses it */
@@ -332,6 +237,16 @@ static plm_status check_heads(const cJSON *json, const struct plm_model_config *
   return width == head ? PLM_OK
                        : other_value("head_dim", member(json, "head_dim"),
                                      "hidden_size / num_attention_heads", NULL, error);
+}
+
+static plm_status parse_esm(const cJSON *json, struct plm_model_config *model,
+                            struct plm_error *error)
+{
+  const cJSON *eps = member(json, "layer_norm_eps");
+  if (eps != NULL && !cJSON_IsNumber(eps)) return wrong_type("layer_norm_eps", "a number", error);
+  model->layer_norm_eps = eps != NULL ? number_of(eps) : 1e-12; /* of EsmConfig */
+  PLM_TRY(read_truth(json, "token_dropout", &model->token_dropout, error));
+  return read_truth(json, "emb_layer_norm_before", &model->emb_layer_norm_before, error);
 }
 
 /* The keys of the run that wrote the folder. */
@@ -356,39 +271,138 @@ static plm_status read_own(const cJSON *json, struct plm_model_config *model,
   return read_count(own, "max_length", 0, &model->max_length, error);
 }
 
+/* ---- layouts ------------------------------------------------------------------------------- */
+
+/* How a class of transformers writes config.json. */
+struct layout {
+  const char *model_type, *class_name;
+  uint32_t defaults[SIZES];      /* of its config class, as sizes; 0: the key must be there */
+  const struct fixed_key *fixed; /* up to one without a key */
+  /* Its other keys. */
+  void (*print)(cJSON *json, const struct plm_model_config *model);
+  plm_status (*parse)(const cJSON *json, struct plm_model_config *model, struct plm_error *error);
+};
+
+/* Our own architectures have none. */
+static const struct layout layouts[PLM_ARCHITECTURES] = {
+    [PLM_ESM2] = {.model_type = "esm",
+                  .class_name = "EsmForMaskedLM",
+                  .defaults = {0, 768, 12, 12, 3072, 1026},
+                  .fixed = esm_fixed,
+                  .print = print_esm,
+                  .parse = parse_esm},
+    [PLM_ESMC] = {.model_type = "esmc",
+                  .class_name = "EsmcForMaskedLM",
+                  .defaults = {64, 2560, 80, 40, 6912, 2048},
+                  .fixed = esmc_fixed,
+                  .print = print_esmc,
+                  .parse = parse_esmc},
+};
+
+const char *plm_published_class(enum plm_architecture architecture)
+{
+  return layouts[architecture].class_name;
+}
+
+bool plm_published_model_type(const char *model_type, enum plm_architecture *architecture)
+{
+  for (int a = 0; a < PLM_ARCHITECTURES; a++)
+    if (layouts[a].model_type != NULL && strcmp(layouts[a].model_type, model_type) == 0) {
+      *architecture = (enum plm_architecture)a;
+      return true;
+    }
+  return false;
+}
+
+void plm_published_model_types(struct plm_text *text)
+{
+  for (int a = 0; a < PLM_ARCHITECTURES; a++)
+    if (layouts[a].model_type != NULL)
+      plm_text_printf(text, ", %s (%s)", layouts[a].model_type,
+                      plm_architecture_rules((enum plm_architecture)a)->title);
+}
+
+void plm_published_config_print(const struct plm_model_config *model, enum plm_objective objective,
+                                const char *dtype, struct cJSON *json)
+{
+  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  const struct layout *layout = &layouts[model->architecture];
+  struct plm_model_config written = *model;
+  if (written.max_positions == 0) written.max_positions = rules->max_positions;
+  cJSON_AddStringToObject(json, "model_type", layout->model_type);
+  cJSON *classes = cJSON_AddArrayToObject(json, "architectures");
+  plm_json_append(classes, cJSON_CreateString(layout->class_name));
+  for (size_t i = 0; i < SIZES; i++)
+    cJSON_AddNumberToObject(json, sizes[i].key,
+                            *(const uint32_t *)((const char *)&written + sizes[i].offset));
+  for (const struct fixed_key *key = layout->fixed; key->key != NULL; key++) add_fixed(json, key);
+  layout->print(json, model);
+  cJSON_AddStringToObject(json, "dtype", dtype);
+  if (model->max_length == written.max_positions && objective == PLM_OBJECTIVE_MLM) return;
+  cJSON *own = cJSON_AddObjectToObject(json, OWN_KEY);
+  cJSON_AddNumberToObject(own, "max_length", model->max_length);
+  cJSON_AddStringToObject(own, "objective", plm_objective_name(objective));
+}
+
 plm_status plm_published_config_parse(const struct cJSON *json, enum plm_architecture architecture,
                                       struct plm_model_config *model, enum plm_objective *objective,
                                       struct plm_error *error)
 {
   const struct plm_architecture_rules *rules = plm_architecture_rules(architecture);
+  const struct layout *layout = &layouts[architecture];
   PLM_ASSERT(rules->published);
   *model = (struct plm_model_config){.architecture = architecture,
                                      .pattern = {PLM_ATTENTION_DOCUMENT},
                                      .pattern_count = 1,
                                      .tie_embeddings = rules->ties_embeddings,
                                      .layer_norm_eps = rules->layer_norm_eps};
-  for (size_t i = 0; i < FIXED_KEYS; i++)
-    if ((fixed_keys[i].architectures >> architecture & 1) != 0)
-      PLM_TRY(check_fixed_key(json, &fixed_keys[i], error));
+  for (const struct fixed_key *key = layout->fixed; key->key != NULL; key++)
+    PLM_TRY(check_fixed_key(json, key, error));
   PLM_TRY(check_rope(json, error));
   if (member(json, "quantization_config") != NULL)
     return other_value("quantization_config", member(json, "quantization_config"),
                        "a model that is not quantized", NULL, error);
   for (size_t i = 0; i < SIZES; i++)
-    PLM_TRY(read_count(json, sizes[i].key, architecture == PLM_ESM2 ? sizes[i].esm2 : sizes[i].esmc,
+    PLM_TRY(read_count(json, sizes[i].key, layout->defaults[i],
                        (uint32_t *)((char *)model + sizes[i].offset), error));
-  if (architecture == PLM_ESMC) {
-    PLM_TRY(check_heads(json, model, error));
-  } else {
-    const cJSON *eps = member(json, "layer_norm_eps");
-    if (eps != NULL && !cJSON_IsNumber(eps)) return wrong_type("layer_norm_eps", "a number", error);
-    model->layer_norm_eps = eps != NULL ? number_of(eps) : 1e-12; /* of EsmConfig */
-    PLM_TRY(read_truth(json, "token_dropout", &model->token_dropout, error));
-    PLM_TRY(read_truth(json, "emb_layer_norm_before", &model->emb_layer_norm_before, error));
-  }
+  PLM_TRY(layout->parse(json, model, error));
   if (model->max_positions == 0 || model->max_positions > PLM_MODEL_MAX_LENGTH)
     return other_value("max_position_embeddings", member(json, "max_position_embeddings"),
                        "a number from 1 to 1048576", NULL, error);
   PLM_TRY(read_own(json, model, objective, error));
   return plm_model_config_check(model, error);
+}
+
+/* ---- what is kept -------------------------------------------------------------------------- */
+
+static const struct {
+  const char *key;
+  bool always; /* every class has it; else those for which plm_published_config_print wrote it */
+} kept_keys[PLM_PUBLISHED_KEPT] = {
+    {"hidden_dropout_prob", false}, {"attention_probs_dropout_prob", false},
+    {"attention_dropout", false},   {"classifier_dropout", true},
+    {"initializer_range", true},
+};
+
+plm_status plm_published_kept_read(const char *directory, struct plm_published_kept *kept,
+                                   struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *json;
+  PLM_TRY(plm_huggingface_config_open(directory, path, &json, error));
+  for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++)
+    kept->numbers[i] = number_of(member(json, kept_keys[i].key));
+  cJSON_Delete(json);
+  return PLM_OK;
+}
+
+void plm_published_kept_put(const struct plm_published_kept *kept, struct cJSON *json)
+{
+  for (size_t i = 0; i < PLM_PUBLISHED_KEPT; i++) {
+    const char *key = kept_keys[i].key;
+    if (!isfinite(kept->numbers[i]) || !(kept_keys[i].always || cJSON_HasObjectItem(json, key)))
+      continue;
+    cJSON_DeleteItemFromObjectCaseSensitive(json, key);
+    add_float(json, key, kept->numbers[i]);
+  }
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/base/text/text.h"
 #include "common/model/model_config.h"
 
 struct cJSON;
@@ -21,6 +22,8 @@ const char *plm_published_class(enum plm_architecture architecture);
 
 /* Whether a model_type ("esm") is read here, and as which architecture. */
 bool plm_published_model_type(const char *model_type, enum plm_architecture *architecture);
+/* Appends ", esm (ESM-2), …", all that are read here. */
+void plm_published_model_types(struct plm_text *text);
 
 /* Adds the keys that transformers' config class has to an empty object. dtype: of the weights. */
 void plm_published_config_print(const struct plm_model_config *model, enum plm_objective objective,
@@ -35,9 +38,8 @@ struct plm_published_kept {
 /* Reads them from the config.json of a folder. Errors as plm_file_read and plm_json_parse. */
 plm_status plm_published_kept_read(const char *directory, struct plm_published_kept *kept,
                                    struct plm_error *error);
-/* Puts those that the class of this architecture has into what plm_published_config_print made. */
-void plm_published_kept_put(const struct plm_published_kept *kept,
-                            enum plm_architecture architecture, struct cJSON *json);
+/* Puts those that its class has into what plm_published_config_print made. */
+void plm_published_kept_put(const struct plm_published_kept *kept, struct cJSON *json);
 
 /* Reads a config.json whose model_type belongs to this architecture. A key that is missing has
  * transformers' default. PLM_FORMAT: a key has another type. PLM_UNSUPPORTED: it has a value with

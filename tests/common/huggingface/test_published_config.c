@@ -128,7 +128,7 @@ static void other_models_are_refused_by_the_key(void **state)
        PLM_UNSUPPORTED},
       {"{\"model_type\":\"esmc\",\"max_position_embeddings\":2097152}", "1048576",
        "max_position_embeddings", "", PLM_UNSUPPORTED},
-      {"{\"model_type\":\"bert\"}", "\"model_type\" is \"bert\"", "", "ESM-2 (esm)",
+      {"{\"model_type\":\"bert\"}", "\"model_type\" is \"bert\"", "", "esm (ESM-2), esmc (ESM-C)",
        PLM_UNSUPPORTED},
       {"{\"model_type\":\"esm\",\"position_embedding_type\":\"rotary\"}",
        "\"vocab_size\" is missing", "vocab_size", "", PLM_FORMAT},
