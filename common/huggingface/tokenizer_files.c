@@ -209,10 +209,8 @@ static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
 }
 
 static cJSON *vocabulary_model(const struct plm_model_config *model,
-                               const struct plm_tokenizer *tokenizer)
+                               const struct plm_tokenizer *tokenizer, bool pairs)
 {
-  const bool pairs =
-      plm_architecture_rules(model->architecture)->tokenizer_json == PLM_TOKENIZER_JSON_PAIRS;
   cJSON *object = typed(pairs ? "BPE" : "WordLevel");
   cJSON *vocabulary = cJSON_AddObjectToObject(object, "vocab");
   for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
@@ -235,23 +233,23 @@ static char *print_and_delete(cJSON *json)
 static char *tokenizer_json(const struct plm_model_config *model,
                             const struct plm_tokenizer *tokenizer)
 {
-  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
-  const bool published = rules->published;
-  if (rules->tokenizer_json == PLM_TOKENIZER_JSON_NONE) return NULL;
+  const enum plm_tokenizer_json form = plm_architecture_rules(model->architecture)->tokenizer_json;
+  const bool pairs = form == PLM_TOKENIZER_JSON_PAIRS;
+  if (form == PLM_TOKENIZER_JSON_NONE) return NULL;
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "version", "1.0");
   cJSON_AddNullToObject(json, "truncation");
   cJSON_AddNullToObject(json, "padding");
   plm_json_put(json, "added_tokens", added_tokens(model, tokenizer));
-  plm_json_put(json, "normalizer", published ? cJSON_CreateNull() : normalizer(tokenizer));
-  plm_json_put(json, "pre_tokenizer", published ? cJSON_CreateNull() : pre_tokenizer(tokenizer));
+  plm_json_put(json, "normalizer", pairs ? cJSON_CreateNull() : normalizer(tokenizer));
+  plm_json_put(json, "pre_tokenizer", pairs ? cJSON_CreateNull() : pre_tokenizer(tokenizer));
   plm_json_put(json, "post_processor", post_processor(tokenizer));
-  if (published)
+  if (pairs)
     cJSON_AddNullToObject(json, "decoder");
   else
     plm_json_put(json, "decoder",
                  tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
-  plm_json_put(json, "model", vocabulary_model(model, tokenizer));
+  plm_json_put(json, "model", vocabulary_model(model, tokenizer, pairs));
   return print_and_delete(json);
 }
 

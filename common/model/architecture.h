@@ -62,7 +62,7 @@ struct plm_block_traits {
 /* What tokenizer.json has as its vocabulary. */
 enum plm_tokenizer_json {
   PLM_TOKENIZER_JSON_WORDS,
-  PLM_TOKENIZER_JSON_PAIRS, /* a BPE without merges, which has the same tokens */
+  PLM_TOKENIZER_JSON_PAIRS, /* a BPE without merges, which has the same tokens; the class splits */
   PLM_TOKENIZER_JSON_NONE   /* there is no such file: the class reads vocab.txt */
 };
 
