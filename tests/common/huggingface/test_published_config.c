@@ -159,6 +159,17 @@ static void other_models_are_refused_by_the_key(void **state)
   }
 }
 
+/* Those of published weights, and no others, have a layout and a name for messages. */
+static void a_published_architecture_has_a_layout(void **state)
+{
+  (void)state;
+  for (int a = 0; a < PLM_ARCHITECTURES; a++) {
+    const struct plm_architecture_rules *rules = plm_architecture_rules((enum plm_architecture)a);
+    assert_int_equal(plm_published_class((enum plm_architecture)a) != NULL, rules->published);
+    assert_int_equal(rules->title != NULL, rules->published);
+  }
+}
+
 /* A run's max_length and objective are kept; without them the text has only transformers' keys. */
 static void what_is_written_is_the_same_model(void **state)
 {
@@ -237,6 +248,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(esm2_and_esmc_are_read),
+      cmocka_unit_test(a_published_architecture_has_a_layout),
       cmocka_unit_test(missing_keys_have_the_defaults_of_transformers),
       cmocka_unit_test(other_models_are_refused_by_the_key),
       cmocka_unit_test(what_is_written_is_the_same_model),

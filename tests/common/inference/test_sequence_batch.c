@@ -41,7 +41,7 @@ static struct plm_sequence_batch *filled(const struct plm_model_config *config,
 static void tokens_are_where_they_are_said_to_be(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture < PLM_ARCHITECTURES; architecture++) {
     const struct plm_model_config config = case_config((enum plm_architecture)architecture, 6, L);
     const uint32_t alignment = plm_architecture_group(&config);
     uint32_t added[SEQUENCES];
@@ -171,7 +171,7 @@ static double largest_difference(const float *a, const float *b, size_t count)
 static void packed_sequences_give_what_each_gives_alone(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture < PLM_ARCHITECTURES; architecture++) {
     struct plm_model_config config = case_config((enum plm_architecture)architecture, 6, L);
     case_alternate(&config, PLM_ATTENTION_LOCAL);
     config.window_end = 4;

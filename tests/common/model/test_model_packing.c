@@ -86,7 +86,7 @@ static void packed_equals_separate(void **state)
   (void)state;
   const unsigned kinds[] = {0, PLM_ATTENTION_CAUSAL, PLM_ATTENTION_LOCAL,
                             PLM_ATTENTION_CAUSAL | PLM_ATTENTION_LOCAL};
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++)
+  for (int architecture = PLM_TRANSFORMER; architecture < PLM_ARCHITECTURES; architecture++)
     for (size_t i = 0; i < (architecture < PLM_ESM2 ? sizeof kinds / sizeof *kinds : 1); i++) {
       const struct plm_model_config config =
           with_pattern((enum plm_architecture)architecture, kinds[i]);

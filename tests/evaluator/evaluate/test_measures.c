@@ -146,7 +146,7 @@ static void losses_are_those_of_each_document(void **state)
 {
   (void)state;
   static const double rates[] = {0.4, 0.15, 1};
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture < PLM_ARCHITECTURES; architecture++) {
     struct scene scene;
     struct plm_evaluation_result result;
     struct plm_evaluation_options options = {
@@ -264,7 +264,7 @@ static double pseudo_perplexity_of(struct scene *scene, bool exact, double a, do
 static void measures_are_those_of_each_document(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture < PLM_ARCHITECTURES; architecture++) {
     struct scene scene;
     struct plm_evaluation_result result;
     struct plm_evaluation_options options = {.mask_rate = 0.5,
