@@ -77,6 +77,7 @@ while IFS= read -r line; do complain "$line"; done < <(
   printf '%s\n' "${sources[@]}" | grep -v '^tests/emulation/' | xargs awk -f tests/support/make/tidy_parameters.awk)
 
 . tests/support/make/tidy_manual.sh
+. tests/support/make/tidy_architectures.sh
 
 while IFS= read -r line; do complain "use matches of lib.sh, because grep -q may kill the writer: $line"; done < <(
   git grep -nE '\| *grep +-[a-zA-Z]*q' -- '*.sh' .ci/run Makefile ':!tests/support/make/tidy.sh' || true)
