@@ -8,6 +8,7 @@
 #include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/text/suggest.h"
+#include "common/base/text/text.h"
 #include "common/config/config_corpora.h"
 #include "common/config/setting_tasks.h"
 #include "common/config/settings.h"
@@ -65,13 +66,6 @@ static bool parse_number(const char *text, double *value)
   return end != text && *end == '\0' && isfinite(*value);
 }
 
-static int choice_of(const struct plm_setting *setting, const char *text)
-{
-  for (int i = 0; setting->choices[i] != NULL; i++)
-    if (strcmp(setting->choices[i], text) == 0) return i;
-  return -1;
-}
-
 static bool wrong_type(const struct plm_setting *setting, const struct plm_value *value,
                        char message[MESSAGE_SIZE])
 {
@@ -83,7 +77,7 @@ static bool wrong_type(const struct plm_setting *setting, const struct plm_value
   else if (plm_scalar_is_null(found))
     snprintf(message, MESSAGE_SIZE, "expected %s, found null", expected);
   else if (plm_setting_is_list(setting) && setting->choices != NULL &&
-           choice_of(setting, found->text) >= 0)
+           plm_text_find(setting->choices, found->text) >= 0)
     snprintf(message, MESSAGE_SIZE, "expected %s; write [%s]", expected, found->text);
   else
     snprintf(message, MESSAGE_SIZE, "expected %s, found %s\"%.80s\"", expected,
@@ -287,7 +281,7 @@ static bool store_choices(const struct plm_setting *setting, const struct plm_va
   uint32_t bits = 0;
   for (size_t i = 0; i < value->count; i++) {
     *culprit = i;
-    const int choice = choice_of(setting, value->items[i].text);
+    const int choice = plm_text_find(setting->choices, value->items[i].text);
     if (choice < 0) return no_such_choice(setting, value->items[i].text, message);
     if ((bits >> choice & 1) != 0) {
       snprintf(message, MESSAGE_SIZE, "\"%s\" is listed twice", value->items[i].text);
@@ -305,7 +299,7 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
   bool seen[PLM_MAX_SPLITS] = {false};
   for (size_t i = 0; i < value->count; i++) {
     *culprit = i;
-    const int split = choice_of(setting, value->items[i].text);
+    const int split = plm_text_find(setting->choices, value->items[i].text);
     if (split < 0) return no_such_choice(setting, value->items[i].text, message);
     if (seen[split]) {
       snprintf(message, MESSAGE_SIZE, "\"%s\" is listed twice", value->items[i].text);
@@ -430,7 +424,7 @@ static bool store_bool(const struct plm_setting *setting, const struct plm_value
 static bool store_choice(const struct plm_setting *setting, const struct plm_value *value,
                          int *target, char message[MESSAGE_SIZE])
 {
-  const int choice = choice_of(setting, value->items[0].text);
+  const int choice = plm_text_find(setting->choices, value->items[0].text);
   if (choice < 0) return no_such_choice(setting, value->items[0].text, message);
   *target = choice;
   return true;

@@ -105,15 +105,9 @@ char *plm_huggingface_config_print_kept(const struct plm_model_config *model, ui
 static bool read_objective(const cJSON *json, enum plm_objective *objective)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "objective");
-  const char *name = cJSON_GetStringValue(item);
-  *objective = PLM_OBJECTIVE_MLM;
-  if (item == NULL) return true;
-  for (int i = 0; name && plm_objective_names[i]; i++)
-    if (strcmp(name, plm_objective_names[i]) == 0) {
-      *objective = (enum plm_objective)i;
-      return true;
-    }
-  return false;
+  const int found = plm_text_find(plm_objective_names, cJSON_GetStringValue(item));
+  *objective = found < 0 ? PLM_OBJECTIVE_MLM : (enum plm_objective)found;
+  return item == NULL || found >= 0;
 }
 
 /* Both keys mean the same: one of the commands, and one of transformers. */

@@ -75,16 +75,6 @@ static void print_exactly(double value, char text[EXACT_SIZE])
   if (strtod(text, NULL) != value) (void)snprintf(text, EXACT_SIZE, "%.17g", value);
 }
 
-/* A number with a point: transformers 5 refuses a whole number where its class has a float. */
-static void add_fraction(cJSON *json, const char *key, double value)
-{
-  char text[EXACT_SIZE];
-  print_exactly(value, text);
-  if (strpbrk(text, ".e") == NULL) strcat(text, ".0");
-  cJSON_DeleteItemFromObjectCaseSensitive(json, key);
-  plm_json_put(json, key, cJSON_CreateRaw(text));
-}
-
 static void add_names(cJSON *json, uint32_t outputs, const struct plm_label_names *names)
 {
   cJSON *to_label = cJSON_AddObjectToObject(json, "id2label");
@@ -147,7 +137,7 @@ void plm_head_config_print(const struct plm_model_config *model,
   cJSON_AddStringToObject(json, "problem_type", problems[head->loss]);
   add_names(json, head->outputs, names);
   const char *key = plm_architecture_rules(model->architecture)->head_dropout;
-  if (key != NULL) add_fraction(json, key, head->dropout);
+  if (key != NULL) plm_published_number_put(json, key, head->dropout);
   plm_json_put(plm_own_keys(model, json), "head", head_object(model, names));
 }
 

@@ -72,13 +72,13 @@ static const struct fixed_key esmc_fixed[] = {
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* transformers 5 refuses a whole number where its class has a float. */
-static void add_float(cJSON *json, const char *key, double value)
+void plm_published_number_put(struct cJSON *json, const char *key, double value)
 {
   char text[40];
   (void)snprintf(text, sizeof text, "%.15g", value);
   if (strtod(text, NULL) != value) (void)snprintf(text, sizeof text, "%.17g", value);
   if (strpbrk(text, ".e") == NULL) strcat(text, ".0");
+  cJSON_DeleteItemFromObjectCaseSensitive(json, key);
   plm_json_put(json, key, cJSON_CreateRaw(text));
 }
 
@@ -86,7 +86,7 @@ static void add_fixed(cJSON *json, const struct fixed_key *fixed)
 {
   switch (fixed->type) {
   case FIXED_ID: cJSON_AddNumberToObject(json, fixed->key, fixed->number); break;
-  case FIXED_FLOAT: add_float(json, fixed->key, fixed->number); break;
+  case FIXED_FLOAT: plm_published_number_put(json, fixed->key, fixed->number); break;
   case FIXED_TEXT: cJSON_AddStringToObject(json, fixed->key, fixed->text); break;
   case FIXED_BOOL: cJSON_AddBoolToObject(json, fixed->key, fixed->number != 0); break;
   }
@@ -94,12 +94,12 @@ static void add_fixed(cJSON *json, const struct fixed_key *fixed)
 
 static void print_esm(cJSON *json, const struct plm_model_config *model)
 {
-  add_float(json, "layer_norm_eps", model->layer_norm_eps);
+  plm_published_number_put(json, "layer_norm_eps", model->layer_norm_eps);
   cJSON_AddBoolToObject(json, "token_dropout", model->token_dropout);
   cJSON_AddBoolToObject(json, "emb_layer_norm_before", model->emb_layer_norm_before);
   cJSON_AddStringToObject(json, "hidden_act", "gelu"); /* of versions that had the key */
-  add_float(json, "hidden_dropout_prob", 0);
-  add_float(json, "attention_probs_dropout_prob", 0);
+  plm_published_number_put(json, "hidden_dropout_prob", 0);
+  plm_published_number_put(json, "attention_probs_dropout_prob", 0);
 }
 
 static void print_esmc(cJSON *json, const struct plm_model_config *model)
@@ -108,12 +108,12 @@ static void print_esmc(cJSON *json, const struct plm_model_config *model)
   cJSON_AddNumberToObject(json, "num_key_value_heads", model->num_attention_heads);
   const uint32_t head = model->hidden_size / model->num_attention_heads;
   cJSON_AddNumberToObject(json, "head_dim", head);
-  add_float(json, "attention_dropout", 0);
+  plm_published_number_put(json, "attention_dropout", 0);
   cJSON_AddNumberToObject(json, "bos_token_id", tokenizer->cls);
   cJSON_AddNumberToObject(json, "eos_token_id", tokenizer->eos);
   cJSON *rope = cJSON_AddObjectToObject(json, "rope_parameters");
   cJSON_AddStringToObject(rope, "rope_type", "default");
-  add_float(rope, "rope_theta", rope_theta);
+  plm_published_number_put(rope, "rope_theta", rope_theta);
 }
 
 /* A key with the value null is treated as if it were missing, as transformers does. */
@@ -257,14 +257,9 @@ static plm_status read_own(const cJSON *json, struct plm_model_config *model,
   *objective = PLM_OBJECTIVE_MLM;
   model->max_length = model->max_positions;
   if (own == NULL) return PLM_OK;
-  const char *name = plm_json_string(own, "objective", "");
-  bool known = false;
-  for (int i = 0; plm_objective_names[i] != NULL; i++)
-    if (strcmp(name, plm_objective_names[i]) == 0) {
-      *objective = (enum plm_objective)i;
-      known = true;
-    }
-  if (!known) return wrong_type(OWN_KEY, "an object with max_length and objective", error);
+  const int found = plm_text_find(plm_objective_names, plm_json_string(own, "objective", NULL));
+  if (found < 0) return wrong_type(OWN_KEY, "an object with max_length and objective", error);
+  *objective = (enum plm_objective)found;
   if (*objective == PLM_OBJECTIVE_CAUSAL)
     return other_value("plm_pipeline.objective", member(own, "objective"),
                        "mlm or masked_diffusion", NULL, error);
@@ -402,7 +397,6 @@ void plm_published_kept_put(const struct plm_published_kept *kept, struct cJSON 
     const char *key = kept_keys[i].key;
     if (!isfinite(kept->numbers[i]) || !(kept_keys[i].always || cJSON_HasObjectItem(json, key)))
       continue;
-    cJSON_DeleteItemFromObjectCaseSensitive(json, key);
-    add_float(json, key, kept->numbers[i]);
+    plm_published_number_put(json, key, kept->numbers[i]);
   }
 }

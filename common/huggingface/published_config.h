@@ -25,6 +25,10 @@ bool plm_published_model_type(const char *model_type, enum plm_architecture *arc
 /* Appends ", esm (ESM-2), …", all that are read here. */
 void plm_published_model_types(struct plm_text *text);
 
+/* Puts a number in place of any that the key has, exactly, and with a point: transformers 5 refuses
+ * a whole number where its class has a float. */
+void plm_published_number_put(struct cJSON *json, const char *key, double value);
+
 /* Adds the keys that transformers' config class has to an empty object. dtype: of the weights. */
 void plm_published_config_print(const struct plm_model_config *model, enum plm_objective objective,
                                 const char *dtype, struct cJSON *json);

@@ -137,11 +137,8 @@ plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model
                                       struct plm_error *error)
 {
   *model = (struct plm_model_config){0};
-  const cJSON *architecture = cJSON_GetObjectItemCaseSensitive(json, "architecture");
-  int found = -1;
-  for (int i = 0; cJSON_IsString(architecture) && plm_architecture_names[i] != NULL; i++) {
-    if (strcmp(plm_architecture_names[i], architecture->valuestring) == 0) found = i;
-  }
+  const int found =
+      plm_text_find(plm_architecture_names, plm_json_string(json, "architecture", NULL));
   if (found < 0) {
     struct plm_text names = {0};
     plm_text_put_list(&names, plm_architecture_names, " or ");

@@ -3,6 +3,7 @@
 
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
+#include "common/base/text/text.h"
 #include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "common/metrics/metrics.h"
@@ -28,9 +29,9 @@ static plm_status parse_task(const struct plm_arguments *arguments, enum plm_lab
   const char *task = plm_arguments_get(arguments, "task");
   *kind = PLM_LABEL_GUESSED;
   if (task == NULL) return PLM_OK;
-  for (int i = 0; plm_probe_task_names[i] != NULL; i++) {
-    if (strcmp(plm_probe_task_names[i], task) != 0) continue;
-    *kind = (enum plm_label_kind)(PLM_LABEL_NUMBER + i);
+  const int found = plm_text_find(plm_probe_task_names, task);
+  if (found >= 0) {
+    *kind = (enum plm_label_kind)(PLM_LABEL_NUMBER + found);
     return PLM_OK;
   }
   return plm_error_set(error, PLM_USAGE,

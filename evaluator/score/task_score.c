@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/text/name_list.h"
+#include "common/base/text/text.h"
 #include "common/cli/output_file.h"
 #include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
@@ -46,9 +47,9 @@ static plm_status choose_masking(const struct plm_arguments *arguments,
   const char *masking = plm_arguments_get(arguments, "masking");
   *choice = PLM_SCORE_ADDITIVE;
   if (masking == NULL) return PLM_OK;
-  for (int i = 0; plm_score_masking_names[i] != NULL; i++) {
-    if (strcmp(masking, plm_score_masking_names[i]) != 0) continue;
-    *choice = (enum plm_score_masking)i;
+  const int found = plm_text_find(plm_score_masking_names, masking);
+  if (found >= 0) {
+    *choice = (enum plm_score_masking)found;
     return PLM_OK;
   }
   plm_error_set(error, PLM_USAGE, "--masking must be additive, joint or none, not \"%.80s\"",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/log/log.h"
+#include "common/base/text/text.h"
 #include "common/ops/device.h"
 
 static plm_status parse_device(const struct plm_arguments *arguments, enum plm_device *device,
@@ -12,9 +13,9 @@ static plm_status parse_device(const struct plm_arguments *arguments, enum plm_d
 {
   const char *name = plm_arguments_get(arguments, "device");
   if (name == NULL) return PLM_OK;
-  for (int i = 0; plm_device_names[i] != NULL; i++) {
-    if (strcmp(name, plm_device_names[i]) != 0) continue;
-    *device = (enum plm_device)i;
+  const int found = plm_text_find(plm_device_names, name);
+  if (found >= 0) {
+    *device = (enum plm_device)found;
     return PLM_OK;
   }
   return plm_error_set(error, PLM_USAGE, "--device must be auto, cpu or cuda, not \"%.80s\"", name);

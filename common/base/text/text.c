@@ -89,6 +89,13 @@ void plm_text_put_list(struct plm_text *text, const char *const *words, const ch
   }
 }
 
+int plm_text_find(const char *const *words, const char *word)
+{
+  for (int i = 0; word != NULL && words[i] != NULL; i++)
+    if (strcmp(words[i], word) == 0) return i;
+  return -1;
+}
+
 void plm_text_clear(struct plm_text *text)
 {
   text->length = 0;

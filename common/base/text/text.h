@@ -23,6 +23,8 @@ void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, cha
 void plm_text_put_word(struct plm_text *text, const char *word);
 /* Appends the words up to NULL as "a, b or c"; last: what is before the last one, " or ". */
 void plm_text_put_list(struct plm_text *text, const char *const *words, const char *last);
+/* The place of a word among those up to NULL; -1: it is NULL, or none of them. */
+int plm_text_find(const char *const *words, const char *word);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 

@@ -67,7 +67,7 @@ static void a_field_of_csv_is_quoted_if_necessary(void **state)
   }
 }
 
-static void words_are_listed(void **state)
+static void words_are_listed_and_found(void **state)
 {
   static const char *const words[] = {"a", "b", "c", NULL};
   static const char *const expected[] = {"a, b or c", "b or c", "c"};
@@ -78,6 +78,10 @@ static void words_are_listed(void **state)
     assert_string_equal(text.data, expected[i]);
     plm_text_deinit(&text);
   }
+  for (int i = 0; i < 3; i++) assert_int_equal(plm_text_find(words, words[i]), i);
+  assert_int_equal(plm_text_find(words, "d"), -1);
+  assert_int_equal(plm_text_find(words, ""), -1);
+  assert_int_equal(plm_text_find(words, NULL), -1);
   struct plm_text none = {0};
   plm_text_put_list(&none, words + 3, " or ");
   assert_null(none.data);
@@ -194,7 +198,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bytes_are_appended_and_end_with_nul),
       cmocka_unit_test(a_field_of_csv_is_quoted_if_necessary),
-      cmocka_unit_test(words_are_listed),
+      cmocka_unit_test(words_are_listed_and_found),
       cmocka_unit_test(a_word_is_quoted_for_a_shell),
       cmocka_unit_test(utf8_has_the_bounds_of_the_standard),
       cmocka_unit_test(blanks_are_trimmed_at_both_ends),
