@@ -36,6 +36,7 @@ struct plm_attention_task {
   bool rounds; /* forward: floats may be rounded to bf16 for the products */
   bool pairs;  /* multiply pairs of bf16; set by the kernels that can */
   bool amx;    /* multiply the pairs in AMX tiles; set by the kernels that can */
+  bool narrow; /* a vector costs as much as its two halves; set by the kernels for such processors */
   int32_t K;
   int64_t row_stride, out_stride;
   float scale, soft_cap;              /* a soft_cap of 0 means no cap */
@@ -56,6 +57,8 @@ struct plm_attention_kernels {
 
 extern const struct plm_attention_kernels plm_attention_kernels_avx512;
 extern const struct plm_attention_kernels plm_attention_kernels_avx512_bf16; /* needs AVX512_BF16 */
+/* The same, with the same bits, for processors of which plm_processor_splits_vectors is true. */
+extern const struct plm_attention_kernels plm_attention_kernels_narrow;
 extern const struct plm_attention_kernels
     plm_attention_kernels_avx512_amx; /* needs PLM_PROCESSOR_AMX */
 extern const struct plm_attention_kernels plm_attention_kernels_avx2;

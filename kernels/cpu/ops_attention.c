@@ -54,7 +54,8 @@ void plm_cpu_attention_register(struct plm_cpu *cpu)
   if (cpu->isa == PLM_ISA_AVX512 && level >= PLM_PROCESSOR_AVX512_BF16)
     kernels = (cpu->bf16 || cpu->rounds_attention) && level >= PLM_PROCESSOR_AMX
                   ? &plm_attention_kernels_avx512_amx
-                  : &plm_attention_kernels_avx512_bf16;
+              : plm_processor_splits_vectors() ? &plm_attention_kernels_narrow
+                                               : &plm_attention_kernels_avx512_bf16;
 #endif
   cpu->attention = plm_attention_open(kernels, cpu->pool, cpu->bf16, cpu->rounds_attention);
   cpu->ops.attention_forward = attention_forward;

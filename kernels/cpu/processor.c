@@ -30,6 +30,16 @@ static bool has_amx(void)
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
 
+bool plm_processor_splits_vectors(void)
+{
+  enum { FAMILY = 0x19 /* Zen 3 and Zen 4; Zen 3 has no such vectors */ };
+  unsigned highest, b, c, d, a;
+  if (!__get_cpuid(0, &highest, &b, &c, &d) || b != signature_AMD_ebx) return false;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+  const unsigned base = a >> 8 & 0xf, extension = a >> 20 & 0xff;
+  return base + extension == FAMILY;
+}
+
 static enum plm_processor_level processor_of_host(void)
 {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
@@ -43,6 +53,11 @@ static enum plm_processor_level processor_of_host(void)
   return has_amx() ? PLM_PROCESSOR_AMX : PLM_PROCESSOR_AVX512_BF16;
 }
 #else
+bool plm_processor_splits_vectors(void)
+{
+  return false;
+}
+
 static enum plm_processor_level processor_of_host(void)
 {
   return PLM_PROCESSOR_PORTABLE;

@@ -23,6 +23,10 @@ enum plm_processor_level {
  * Linux to permit it for all threads of the process. */
 enum plm_processor_level plm_processor_level(void);
 
+/* Whether the processor computes a vector of 64 bytes as two halves, so that both together cost as
+ * much as the whole: Zen 4. */
+bool plm_processor_splits_vectors(void);
+
 /* Sets *level to the level that PLM_CPU_ISA names. If it is not set, *limited is false and *level
  * is the processor's. PLM_CONFIG: PLM_CPU_ISA names no level. PLM_UNSUPPORTED: the processor lacks
  * that level. */

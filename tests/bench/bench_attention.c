@@ -290,7 +290,9 @@ static const struct plm_attention_kernels *choose(const char **isa)
   }
   if (*isa != NULL && strcmp(*isa, "avx2") == 0) return &plm_attention_kernels_avx2;
   if (*isa != NULL && strcmp(*isa, "avx512") == 0) return &plm_attention_kernels_avx512;
-  if (*isa != NULL && strcmp(*isa, "avx512_bf16") == 0) return &plm_attention_kernels_avx512_bf16;
+  if (*isa != NULL && strcmp(*isa, "avx512_bf16") == 0)
+    return plm_processor_splits_vectors() ? &plm_attention_kernels_narrow
+                                          : &plm_attention_kernels_avx512_bf16;
   if (*isa != NULL && strcmp(*isa, "avx512_amx") == 0 && plm_processor_level() >= PLM_PROCESSOR_AMX)
     return &plm_attention_kernels_avx512_amx;
 #endif

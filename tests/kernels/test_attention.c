@@ -21,7 +21,9 @@ struct choice {
   const struct plm_attention_kernels *kernels;
 };
 
-static size_t instruction_sets(struct choice sets[5])
+enum { MOST_SETS = 6 };
+
+static size_t instruction_sets(struct choice sets[MOST_SETS])
 {
   size_t n = 0;
   sets[n++] = (struct choice){"portable", &plm_attention_kernels_portable};
@@ -30,8 +32,10 @@ static size_t instruction_sets(struct choice sets[5])
   if (level >= PLM_PROCESSOR_AVX2) sets[n++] = (struct choice){"avx2", &plm_attention_kernels_avx2};
   if (level >= PLM_PROCESSOR_AVX512)
     sets[n++] = (struct choice){"avx512", &plm_attention_kernels_avx512};
-  if (level >= PLM_PROCESSOR_AVX512_BF16)
+  if (level >= PLM_PROCESSOR_AVX512_BF16) {
+    sets[n++] = (struct choice){"narrow", &plm_attention_kernels_narrow};
     sets[n++] = (struct choice){"avx512_bf16", &plm_attention_kernels_avx512_bf16};
+  }
   if (level >= PLM_PROCESSOR_AMX)
     sets[n++] = (struct choice){"avx512_amx", &plm_attention_kernels_avx512_amx};
 #endif
@@ -76,8 +80,8 @@ static void run_target(struct attention_case *p, const void *of, uint64_t order)
 static int use_instruction_sets(void **state)
 {
   (void)state;
-  static struct attention_target targets[5];
-  struct choice sets[5];
+  static struct attention_target targets[MOST_SETS];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   for (size_t i = 0; i < count; i++)
     targets[i] = (struct attention_target){run_target, sets[i].kernels};
@@ -177,7 +181,7 @@ static void padding_is_exactly_zero_and_never_read(void **state)
 static void large_scores_do_not_overflow(void **state)
 {
   (void)state;
-  struct choice sets[5];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   attention_batch_of(&sample, 1, 130, {0, 0, 130});
@@ -213,7 +217,7 @@ static void packed_equals_separate(void **state)
 {
   (void)state;
   static const uint32_t lengths[] = {70, 3, 101, 41};
-  struct choice sets[5];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   const unsigned kinds[] = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_CAUSAL, PLM_ATTENTION_LOCAL};
   for (size_t i = 0; i < count; i++)
@@ -294,7 +298,7 @@ static void the_reference_agrees_with_finite_differences(void **state)
 static void any_intervals_will_do(void **state)
 {
   (void)state;
-  struct choice sets[5];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   attention_batch_begin(&sample, 1, 90);
@@ -330,7 +334,7 @@ static double executed_of_allowed(unsigned kinds, const struct plm_attention_ker
 static void the_executed_area_is_near_the_allowed(void **state)
 {
   (void)state;
-  struct choice sets[5];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   const uint32_t chunks = ops_case_quick() ? 2 : 8;
   attention_batch_begin(&sample, chunks, 1024);
@@ -350,7 +354,7 @@ static void the_executed_area_is_near_the_allowed(void **state)
 static void keys_that_no_query_sees_are_not_computed(void **state)
 {
   (void)state;
-  struct choice sets[5];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   attention_batch_of(&sample, 1, 1024, {0, 0, 1024});
   for (size_t i = 0; i < count; i++) {
@@ -363,7 +367,8 @@ static void keys_that_no_query_sees_are_not_computed(void **state)
 static bool multiplies_bf16(const struct plm_attention_kernels *kernels)
 {
 #if defined(__x86_64__)
-  return kernels == &plm_attention_kernels_avx512_bf16 ||
+  return kernels == &plm_attention_kernels_narrow ||
+         kernels == &plm_attention_kernels_avx512_bf16 ||
          kernels == &plm_attention_kernels_avx512_amx;
 #else
   (void)kernels;
@@ -407,7 +412,7 @@ static void check_rounding(const struct plm_attention_kernels *kernels, unsigned
 static void floats_are_rounded_only_where_asked(void **state)
 {
   (void)state;
-  struct choice sets[5];
+  struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
   mixed_batch();
   for (size_t i = 0; i < count; i++)
@@ -415,6 +420,29 @@ static void floats_are_rounded_only_where_asked(void **state)
       check_rounding(sets[i].kernels, PLM_ATTENTION_DOCUMENT, K);
       check_rounding(sets[i].kernels, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, K);
     }
+}
+
+/* Which kernels a processor gets may depend on what is fast there only if their bits are equal. */
+static void narrow_vectors_give_the_same_bits(void **state)
+{
+  (void)state;
+#if defined(__x86_64__)
+  if (plm_processor_level() < PLM_PROCESSOR_AVX512_BF16) return; /* it has no such kernels */
+  mixed_batch();
+  for (int32_t K = 16; K <= 56; K += 8) {
+    struct attention_case whole, narrow;
+    attention_case_init(&whole, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, K, false);
+    attention_case_init(&narrow, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, K, false);
+    (void)run(&whole, &plm_attention_kernels_avx512_bf16, 1);
+    (void)run(&narrow, &plm_attention_kernels_narrow, 1);
+    const size_t bytes = whole.rows * whole.width * sizeof(float);
+    assert_memory_equal(whole.data[OUT], narrow.data[OUT], bytes);
+    assert_memory_equal(whole.data[DQ], narrow.data[DQ], 3 * bytes); /* with DK and DV */
+    assert_memory_equal(whole.lse, narrow.lse, whole.rows * 2 * sizeof(float));
+    attention_case_deinit(&whole);
+    attention_case_deinit(&narrow);
+  }
+#endif
 }
 
 /* Limits the address space, so that the first call cannot allocate its scratch. */
@@ -469,6 +497,7 @@ int main(void)
       cmocka_unit_test(the_executed_area_is_near_the_allowed),
       cmocka_unit_test(keys_that_no_query_sees_are_not_computed),
       cmocka_unit_test(floats_are_rounded_only_where_asked),
+      cmocka_unit_test(narrow_vectors_give_the_same_bits),
   };
   return cmocka_run_group_tests(tests, use_instruction_sets, NULL);
 }

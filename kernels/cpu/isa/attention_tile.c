@@ -230,7 +230,8 @@ static void forward(struct plm_attention_task *task)
                                       .depth = depth_of(task, count),
                                       .mode = first == tile.begin ? PRODUCT_SET : PRODUCT_SCALE,
                                       .factor = w.statistics + 2 * TILE,
-                                      .half = ends_in_half(task)};
+                                      .half = ends_in_half(task),
+                                      .narrow = task->narrow};
       run_product(task, &product, tile.count, width / LANES);
     }
     finish_tile(task, &w, &tile);
@@ -351,7 +352,8 @@ static void backward_block(struct plm_attention_task *task, const struct workspa
                             .depth = depth_of(task, tile->count),
                             .mode = PRODUCT_ADD,
                             .factor = w->statistics /* unused */,
-                            .half = ends_in_half(task)};
+                            .half = ends_in_half(task),
+                            .narrow = task->narrow};
   run_product(task, &product, count, columns); /* dV += P^T dO */
   product.a = w->slopes, product.b = w->q_rows, product.c = w->dk + at;
   run_product(task, &product, count, columns); /* dK += dS^T Q */
@@ -416,6 +418,20 @@ static void backward_pairs(struct plm_attention_task *task)
 
 const struct plm_attention_kernels plm_attention_kernels_avx512_bf16 = {forward_pairs,
                                                                         backward_pairs};
+
+static void forward_narrow(struct plm_attention_task *task)
+{
+  task->narrow = true;
+  forward_pairs(task);
+}
+
+static void backward_narrow(struct plm_attention_task *task)
+{
+  task->narrow = true;
+  backward_pairs(task);
+}
+
+const struct plm_attention_kernels plm_attention_kernels_narrow = {forward_narrow, backward_narrow};
 
 static void forward_amx(struct plm_attention_task *task)
 {
