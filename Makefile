@@ -103,7 +103,7 @@ NCCL_EMULATION_SRC := $(sort $(wildcard tests/emulation/nccl/*.cc))
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
 # They replace functions of the C library, so only test programs link them, and not those that measure.
-CHECKS := tests/support/harness/checked_memory.c tests/support/harness/checked_locks.c
+CHECKS := $(patsubst %,tests/support/harness/%.c,checked_memory unchecked_memory guarded_blocks checked_locks)
 TEST_SUPPORT_SRC := $(filter-out $(CHECKS),$(call find_c,tests/support))
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)

@@ -11,6 +11,7 @@
 #include "common/base/numbers/philox.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/processor.h"
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/operators/attention_case.h"
 #include "tests/support/operators/ops_case.h"
@@ -467,6 +468,7 @@ static void missing_memory_is_an_error(void **state)
   const struct rlimit none = {.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
   const struct plm_attention_inputs in = {attention_case_part(&p, Q), attention_case_part(&p, K_),
                                           attention_case_part(&p, V)};
+  checked_memory_guard(false); /* which takes no new addresses */
   assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
   plm_attention_forward(attention, p.data[OUT], p.lse, &in, &p.mask, &p.shape);
   assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);

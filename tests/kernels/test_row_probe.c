@@ -93,6 +93,7 @@ static void their_memory_is_given_back(void **state)
   struct plm_probe_ring ring = {0};
   const struct plm_product_shape s = shape_of(1024, 1024, true); /* 4 MiB */
   if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  checked_memory_guard(false);
   const size_t before = raw_peer_resident_bytes();
   for (int i = 0; i < TIMES; i++) {
     struct plm_probe probes[2];

@@ -263,9 +263,9 @@ static void a_run_that_predicts_labels(void **state)
   struct plm_error error;
   trainer_scene_open_labelled(&scene, "steps: 2, objective: classification, labels: [family], "
                                       "checkpoint: {every: 2}");
-  trainer_scene_endpoint(&scene.config.network.evaluation_feed);
   assert_int_equal(trainer_scene_run(&scene, &error), PLM_OK);
   trainer_scene_close(&scene);
+  trainer_scene_endpoint(&scene.config.network.evaluation_feed);
   watch(true);
   cJSON *lines = read_lines();
   assert_int_equal(cJSON_GetArraySize(lines), 2);

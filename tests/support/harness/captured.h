@@ -10,6 +10,10 @@ void captured_begin(int descriptor);
  * until the next capture begins. */
 const char *captured_end(void);
 
+/* Before the process ends with a message: puts back the descriptors and writes there what was
+ * captured. A signal handler may call it. */
+void captured_abandon(void);
+
 /* How often the text says something. */
 int captured_times(const char *text, const char *what);
 

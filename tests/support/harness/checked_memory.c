@@ -2,65 +2,19 @@
  * these functions and not those of the C library. */
 #include "tests/support/harness/checked_memory.h"
 
-#include <stdatomic.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(PLM_SANITIZED)
-uint64_t checked_memory_taken(void)
-{
-  return 0;
-}
-
-long checked_memory_left(void)
-{
-  return 0;
-}
-
-long checked_memory_origins(uint64_t since, void **callers, size_t *sizes, long most)
-{
-  (void)since, (void)callers, (void)sizes, (void)most;
-  return 0;
-}
-
-void checked_memory_keep(void *block)
-{
-  (void)block;
-}
-
-void checked_memory_fail(long at)
-{
-  (void)at;
-}
-
-void checked_memory_fail_here(long at)
-{
-  (void)at;
-}
-
-long checked_memory_calls(void)
-{
-  return 0;
-}
-
-long checked_memory_pause(void)
-{
-  return -1;
-}
-
-void checked_memory_resume(long at)
-{
-  (void)at;
-}
-#else
+#if CHECKED_MEMORY
 #include <errno.h>
 #include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/status.h"
+#include "tests/support/harness/guarded_blocks.h"
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -69,9 +23,9 @@ void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 extern char __executable_start, etext; /* of the linker */
 
-/* The last bytes of each block that these functions gave out. Before them are bytes GUARD, at least
- * GUARD_BYTES of them, behind those that the caller asked for. A block without the mark comes from
- * elsewhere. */
+/* Of each block that these functions gave out. Those of the C library end with it; before it are
+ * bytes GUARD, at least GUARD_BYTES of them, behind those that the caller asked for. A block
+ * without the mark comes from elsewhere. */
 struct tail {
   struct tail *previous, *next; /* only blocks of the program are in the list */
   void *caller;
@@ -79,12 +33,22 @@ struct tail {
   uint64_t mark;   /* MARK and the size */
 };
 enum { GUARD = 0xA5, GUARD_BYTES = 16, BEHIND = GUARD_BYTES + sizeof(struct tail) };
+/* What is in memory that was not yet written, or is released: as a number of 32 bits -6,331.6 or
+ * -976,894,523. So many bytes of a block are filled. */
+enum { UNSET = 0xC5, MOST_UNSET = 4096, MOST_UNSET_GUARDED = 1 << 20 };
 static const uint64_t MARK = UINT64_C(0x5A17) << 48;
 
 static struct tail first = {.previous = &first, .next = &first};
 static uint64_t taken;
 static long left;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
+
+/* The blocks that end at a closed page (guarded_blocks.h), by their slot. */
+static struct guarded {
+  struct tail tail;
+  char *block, *behind; /* behind it, or behind the bytes GUARD that align it, is the closed page */
+  atomic_bool live;
+} guarded[GUARDED_SLOTS];
 
 static atomic_long calls, fail_at = -1;
 
@@ -125,6 +89,7 @@ __attribute__((constructor)) static void prepare(void)
 {
   pthread_atfork(lock, unlock, unlock);
   dl_iterate_phdr(note_library, NULL);
+  guarded_reserve();
 }
 
 static bool is_of_program(const void *caller)
@@ -143,16 +108,13 @@ static bool is_ours(const void *caller)
 
 static struct tail *tail_of(void *block)
 {
+  const int slot = guarded_slot_of(block);
+  if (slot >= 0) return &guarded[slot].tail;
   return (struct tail *)((char *)block + malloc_usable_size(block) - sizeof(struct tail));
 }
 
-static void *give(void *block, size_t size, void *caller)
+static void remember(struct tail *tail)
 {
-  if (block == NULL) return NULL;
-  struct tail *tail = tail_of(block);
-  memset((char *)block + size, GUARD, (size_t)((char *)tail - (char *)block) - size);
-  *tail = (struct tail){.caller = caller, .mark = MARK | size};
-  if (!is_ours(caller)) return block;
   lock();
   tail->number = ++taken;
   left++;
@@ -161,7 +123,6 @@ static void *give(void *block, size_t size, void *caller)
   first.previous->next = tail;
   first.previous = tail;
   unlock();
-  return block;
 }
 
 static void forget(struct tail *tail)
@@ -175,23 +136,158 @@ static void forget(struct tail *tail)
   tail->number = 0;
 }
 
+static size_t smaller(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
+static void check_guard(const char *block, size_t size, const char *from, const char *to)
+{
+  for (const char *at = from; at < to; at++) {
+    if ((unsigned char)*at == GUARD) continue;
+    fprintf(stderr, "FAILED: byte %td of a block of %zu bytes was written\n", at - block, size);
+    abort();
+  }
+}
+
+/* ---- blocks of the C library ----------------------------------------------------------------- */
+
+/* from: what is before it has been written. */
+static void *give(void *block, size_t from, size_t size, void *caller)
+{
+  if (block == NULL) return NULL;
+  struct tail *tail = tail_of(block);
+  memset((char *)block + size, GUARD, (size_t)((char *)tail - (char *)block) - size);
+  *tail = (struct tail){.caller = caller, .mark = MARK | size};
+  if (!is_ours(caller)) return block;
+  if (from < size) memset((char *)block + from, UNSET, smaller(size - from, MOST_UNSET));
+  remember(tail);
+  return block;
+}
+
+/* The size of a block, or -1 if it comes from elsewhere. */
+static ssize_t size_of(void *block)
+{
+  if (malloc_usable_size(block) < BEHIND) return -1;
+  const uint64_t mark = tail_of(block)->mark;
+  return mark >> 48 == MARK >> 48 ? (ssize_t)(mark ^ MARK) : -1;
+}
+
 /* Checks a block that is released or moved, and forgets it. */
 static void check_released(void *block)
 {
-  if (block == NULL || malloc_usable_size(block) < BEHIND) return;
+  if (block == NULL || size_of(block) < 0) return;
   struct tail *tail = tail_of(block);
-  const unsigned char *bytes = block;
-  if (tail->mark >> 48 != MARK >> 48) return;
-  const size_t size = (size_t)(tail->mark ^ MARK), end = (size_t)((char *)tail - (char *)block);
-  PLM_ASSERT(size < end);
-  for (size_t i = size; i < end; i++) {
-    if (bytes[i] == GUARD) continue;
-    fprintf(stderr, "FAILED: byte %zu of a block of %zu bytes was written\n", i, size);
-    abort();
-  }
+  const size_t size = (size_t)size_of(block);
+  PLM_ASSERT((char *)block + size < (char *)tail);
+  check_guard(block, size, (char *)block + size, (char *)tail);
   tail->mark = 0;
   forget(tail);
 }
+
+/* ---- blocks that end at a closed page -------------------------------------------------------- */
+
+/* Of the blocks that a place of the program takes during a test, the first ones are guarded, then
+ * some, and then few: opening and closing a page takes 5 us. Places share a count if their hash is
+ * the same. */
+enum { OFTEN = 64, SOMETIMES = 8192, COUNTS = 4096 };
+static uint32_t counts[COUNTS];
+static bool unguarded;
+
+static bool is_chosen(const void *caller)
+{
+  const uint32_t count = counts[((uintptr_t)caller * UINT64_C(0x9E3779B97F4A7C15)) >> 52]++;
+  const uint32_t each = count < OFTEN ? 1 : count < SOMETIMES ? 64 : 4096;
+  return !unguarded && count % each == 0;
+}
+
+void checked_memory_begin_test(void)
+{
+  lock();
+  memset(counts, 0, sizeof counts);
+  unguarded = false;
+  unlock();
+}
+
+void checked_memory_guard(bool on)
+{
+  lock();
+  unguarded = !on;
+  unlock();
+}
+
+/* The bytes before a block, in its first page, that are GUARD. */
+static char *begin_of_guard(const struct guarded *g)
+{
+  const size_t before = (uintptr_t)g->block % GUARDED_PAGE;
+  return g->block == g->behind ? g->block : g->block - smaller(before, GUARD_BYTES);
+}
+
+/* alignment: 0 is that of any object of this size. A block of 12 bytes begins at a multiple
+ * of 4. Returns NULL if the block is not chosen, or if there is no room. */
+static void *take_guarded(size_t size, size_t alignment, bool zeroed, void *caller)
+{
+  if (alignment == 0) alignment = size % 16 == 0 ? 16 : size & -size;
+  if (alignment > GUARDED_PAGE || size > SIZE_MAX / 2 || !is_ours(caller)) return NULL;
+  const size_t bytes = (size + alignment - 1) / alignment * alignment;
+  bool fresh;
+  lock();
+  const int slot = is_chosen(caller) ? guarded_take(bytes, &fresh) : -1;
+  unlock();
+  if (slot < 0) return NULL;
+  struct guarded *g = &guarded[slot];
+  g->behind = guarded_open(slot, bytes);
+  if (g->behind == NULL) {
+    lock();
+    guarded_give_back(slot);
+    unlock();
+    return NULL;
+  }
+  g->block = g->behind - bytes;
+  char *const before = begin_of_guard(g);
+  memset(before, GUARD, (size_t)(g->block - before));
+  memset(g->block + size, GUARD, bytes - size);
+  if (!zeroed)
+    memset(g->block, UNSET, smaller(size, MOST_UNSET_GUARDED));
+  else if (!fresh)
+    memset(g->block, 0, size);
+  g->tail = (struct tail){.caller = caller, .mark = MARK | size};
+  g->live = true;
+  remember(&g->tail);
+  return g->block;
+}
+
+static void release_guarded(int slot, void *block)
+{
+  struct guarded *g = &guarded[slot];
+  const size_t size = (size_t)(g->tail.mark ^ MARK);
+  if (block != g->block || !atomic_exchange(&g->live, false)) {
+    fprintf(stderr, "FAILED: byte %td of a block of %zu bytes is released%s\n",
+            (char *)block - g->block, size, block == g->block ? " again" : "");
+    abort();
+  }
+  check_guard(g->block, size, begin_of_guard(g), g->block);
+  check_guard(g->block, size, g->block + size, g->behind);
+  forget(&g->tail);
+  guarded_close(slot, (size_t)(g->behind - g->block));
+  lock();
+  guarded_give_back(slot);
+  unlock();
+}
+
+bool checked_memory_find(const void *address, struct checked_memory_place *place)
+{
+  const int slot = guarded_slot_of(address);
+  if (slot < 0 || guarded[slot].block == NULL) return false;
+  const struct guarded *g = &guarded[slot];
+  *place = (struct checked_memory_place){.byte = (const char *)address - g->block,
+                                         .size = (size_t)(g->tail.mark ^ MARK),
+                                         .released = !g->live,
+                                         .caller = g->tail.caller};
+  return true;
+}
+
+/* ---- what tests ask -------------------------------------------------------------------------- */
 
 void checked_memory_keep(void *block)
 {
@@ -277,54 +373,94 @@ void checked_memory_resume(long at)
 
 #define CALLER __builtin_return_address(0)
 
-void *malloc(size_t size)
+/* alignment: 0 is any */
+static void *take(size_t size, size_t alignment, bool zeroed, void *caller)
 {
-  if (fails(CALLER)) return NULL;
-  return give(__libc_malloc(size + BEHIND), size, CALLER);
+  void *block = take_guarded(size, alignment, zeroed, caller);
+  if (block != NULL || size > SIZE_MAX - BEHIND) return block;
+  if (zeroed) return give(__libc_calloc(1, size + BEHIND), size, size, caller);
+  return give(alignment == 0 ? __libc_malloc(size + BEHIND)
+                             : __libc_memalign(alignment, size + BEHIND),
+              0, size, caller);
 }
 
-static void *allocate_zeroed(size_t count, size_t size, void *caller)
+static void release(void *block)
+{
+  const int slot = guarded_slot_of(block);
+  if (slot >= 0) {
+    release_guarded(slot, block);
+    return;
+  }
+  if (block != NULL && size_of(block) > 0 && tail_of(block)->number != 0)
+    memset(block, UNSET, smaller((size_t)size_of(block), MOST_UNSET));
+  check_released(block);
+  __libc_free(block);
+}
+
+void *malloc(size_t size)
+{
+  return fails(CALLER) ? NULL : take(size, 0, false, CALLER);
+}
+
+static void *take_zeroed(size_t count, size_t size, void *caller)
 {
   size_t bytes;
   if (fails(caller) || __builtin_mul_overflow(count, size, &bytes)) return NULL;
-  return give(__libc_calloc(1, bytes + BEHIND), bytes, caller);
+  return take(bytes, 0, true, caller);
 }
 
 void *calloc(size_t count, size_t size)
 {
-  return allocate_zeroed(count, size, CALLER);
+  return take_zeroed(count, size, CALLER);
 }
 
+static void *move(void *old, size_t old_size, void *block, size_t size)
+{
+  if (block == NULL) return NULL;
+  memcpy(block, old, smaller(old_size, size));
+  release(old);
+  return block;
+}
+
+/* A block that is guarded, or will be, is moved. */
 void *realloc(void *old, size_t size)
 {
   if (fails(CALLER)) return NULL;
+  if (old == NULL) return take(size, 0, false, CALLER);
+  const int slot = guarded_slot_of(old);
+  if (slot >= 0)
+    return move(old, (size_t)(guarded[slot].tail.mark ^ MARK), take(size, 0, false, CALLER), size);
+  const ssize_t known = size_of(old);
+  const size_t old_size = known < 0 ? malloc_usable_size(old) : (size_t)known;
+  void *block = take_guarded(size, 0, false, CALLER);
+  if (block != NULL) return move(old, old_size, block, size);
   check_released(old);
-  return give(__libc_realloc(old, size + BEHIND), size, CALLER);
+  return give(__libc_realloc(old, size + BEHIND), smaller(old_size, size), size, CALLER);
 }
 
 void *aligned_alloc(size_t alignment, size_t size)
 {
-  if (fails(CALLER)) return NULL;
-  return give(__libc_memalign(alignment, size + BEHIND), size, CALLER);
+  return fails(CALLER) ? NULL : take(size, alignment, false, CALLER);
 }
 
 int posix_memalign(void **block, size_t alignment, size_t size)
 {
   if (fails(CALLER)) return ENOMEM;
-  *block = give(__libc_memalign(alignment, size + BEHIND), size, CALLER);
+  *block = take(size, alignment, false, CALLER);
   return *block == NULL ? ENOMEM : 0;
 }
 
 void free(void *block)
 {
-  check_released(block);
-  __libc_free(block);
+  const int before = errno;
+  release(block);
+  errno = before;
 }
 
 static char *copy_text(const char *text, size_t most, void *caller)
 {
   const size_t size = strnlen(text, most);
-  char *copy = allocate_zeroed(size + 1, 1, caller);
+  char *copy = take_zeroed(size + 1, 1, caller);
   if (copy != NULL) memcpy(copy, text, size);
   return copy;
 }

@@ -1,8 +1,10 @@
 /* The memory of a test program. Every test program replaces malloc and its kin by functions that
  * put bytes behind each block, which nobody may write, and that remember the blocks of the program,
  * so that what a test has not released is found and named; the project's shared libraries belong
- * to the program. Blocks that other libraries take for themselves are passed through. A sanitizer
- * brings its own malloc: then nothing is replaced, and nothing is counted. */
+ * to the program. Most blocks of the program end at a page that nobody may access, nor the block
+ * once it is released, so that whoever reads or writes too far or too late dies at once. Memory
+ * that is not yet written is 0xC5. Blocks that other libraries take for themselves are passed
+ * through. A sanitizer brings its own malloc: then nothing is replaced, and nothing is counted. */
 #ifndef PLM_TESTS_SUPPORT_HARNESS_CHECKED_MEMORY_H
 #define PLM_TESTS_SUPPORT_HARNESS_CHECKED_MEMORY_H
 
@@ -11,9 +13,9 @@
 #include <stdint.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(PLM_SANITIZED)
-enum { CHECKED_MEMORY = 0 };
+#define CHECKED_MEMORY 0
 #else
-enum { CHECKED_MEMORY = 1 };
+#define CHECKED_MEMORY 1
 #endif
 
 /* The number of blocks that this program has ever taken. */
@@ -25,6 +27,23 @@ long checked_memory_left(void);
 long checked_memory_origins(uint64_t since, void **callers, size_t *sizes, long most);
 /* The block is kept for the next test: it does not count as left. */
 void checked_memory_keep(void *block);
+
+/* A test begins: of the blocks that each place of the program takes from now on, the first ones end
+ * at such a page. */
+void checked_memory_begin_test(void);
+
+/* Whether blocks of this test end at such a page. */
+void checked_memory_guard(bool on);
+
+/* The block that ends, or has ended, closest to an address that may not be accessed. */
+struct checked_memory_place {
+  ptrdiff_t byte; /* of the block, or before or behind it */
+  size_t size;
+  bool released;
+  void *caller; /* an address in the function that took it */
+};
+/* Returns false if the address is elsewhere. */
+bool checked_memory_find(const void *address, struct checked_memory_place *place);
 
 /* Lets one call from the program fail with ENOMEM: the call `at`, counted from 0. -1: none fails,
  * and none is counted. */

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 
@@ -72,10 +73,44 @@ static void print_stack(void)
 static void end_program(int number)
 {
   (void)number;
+  captured_abandon();
   fprintf(stderr, "FAILED: %s has not ended within %d s; it waits here:\n", what, limit_s);
   print_stack();
   signal(SIGABRT, SIG_DFL);
   abort();
+}
+
+static struct sigaction fault_before; /* cmocka's */
+
+/* What SIGSEGV calls. If the address belongs to a block of the program, it is told which. */
+static void tell_fault(int number, siginfo_t *information, void *context)
+{
+  struct checked_memory_place place;
+  (void)context;
+  if (information->si_code <= 0 || !checked_memory_find(information->si_addr, &place)) {
+    sigaction(number, &fault_before, NULL); /* the instruction runs again */
+    return;
+  }
+  captured_abandon();
+  fprintf(stderr, "FAILED: %s uses byte %td of a block of %zu bytes%s, here:\n", what, place.byte,
+          place.size, place.released ? " that is released" : "");
+  print_stack();
+  fputs("The block was taken in\n", stderr);
+  print_functions(&place.caller, 1);
+  signal(SIGABRT, SIG_DFL);
+  abort();
+}
+
+/* For each function of a test again, because cmocka sets handlers of its own before it. */
+static void watch_faults(void)
+{
+  struct sigaction now;
+  struct sigaction action = {.sa_sigaction = tell_fault, .sa_flags = SA_SIGINFO};
+  sigaction(SIGSEGV, NULL, &now);
+  if (!CHECKED_MEMORY || ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == tell_fault))
+    return;
+  fault_before = now;
+  sigaction(SIGSEGV, &action, NULL);
 }
 
 static void make_timer(void)
@@ -182,12 +217,14 @@ static int count_left(const char *name)
 static int begin_group(void **state)
 {
   limit("the preparation of all tests");
+  watch_faults();
   return group_setup != NULL ? group_setup(state) : 0;
 }
 
 static int end_group(void **state)
 {
   limit("the end of all tests");
+  watch_faults();
   return group_teardown != NULL ? group_teardown(state) : 0;
 }
 
@@ -196,6 +233,8 @@ static int begin(void **state)
 {
   at = &chosen[begun++];
   limit(at->name);
+  watch_faults();
+  checked_memory_begin_test();
   note_descriptors();
   was_mapped = count_mapped(NULL);
   was_taken = checked_memory_taken();
@@ -205,12 +244,14 @@ static int begin(void **state)
 
 static void run(void **state)
 {
+  watch_faults();
   at->test_func(state);
   passed = true;
 }
 
 static int end(void **state)
 {
+  watch_faults();
   const int failed = at->teardown_func != NULL ? at->teardown_func(state) : 0;
   return failed != 0 ? failed : count_left(at->name);
 }

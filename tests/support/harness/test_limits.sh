@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A test that waits for ever is ended, and names what it waited for; a test that is skipped says why; a test that
-# leaves something behind fails, as does one that locks wrongly.
+# leaves something behind fails, as does one that uses memory that is not its own, or locks wrongly.
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 tool=$PLM_BUILD/tests/support/harness/hang/tool_hang
 
@@ -39,6 +39,22 @@ says err '^FAILED: leaves_memory has not released 2 blocks of memory: 100, 5 byt
 [ "$(grep -c 'leaves_memory at tool_hang.c:' err)" -eq 2 ] || fail "not both places are named: $(cat err)"
 run_tool 134 writes_behind
 says err '^FAILED: byte 3 of a block of 3 bytes was written$'
+
+run_tool 134 writes_behind_aligned
+says err '^FAILED: byte 72 of a block of 72 bytes was written$'
+run_tool 134 writes_before
+says err '^FAILED: byte -1 of a block of 8 bytes was written$'
+run_tool 134 releases_twice
+says err '^FAILED: byte 0 of a block of 24 bytes is released again$'
+run_tool 134 reads_behind
+says err '^FAILED: reads_behind uses byte 12 of a block of 12 bytes, here:$'
+[ "$(grep -c '^reads_behind at tool_hang.c:' err)" -eq 2 ] || fail "not both places are named: $(cat err)"
+run_tool 134 reads_what_is_released
+says err '^FAILED: reads_what_is_released uses byte 99999 of a block of 100000 bytes that is released, here:$'
+run_tool 134 reads_what_was_moved
+says err '^FAILED: reads_what_was_moved uses byte 0 of a block of 100 bytes that is released, here:$'
+run_tool 0 reads_what_was_not_written
+run_tool 0 takes_many
 
 run_tool 134 locks_twice
 says err '^FAILED: a thread locks a mutex that it holds$'

@@ -33,9 +33,11 @@ static struct plm_batch whole_batch(void)
                             .first_chunk = 500};
 }
 
-static void expect_part(const struct plm_batch *part, const struct plm_batch *whole, uint32_t first,
-                        uint32_t count)
+static void expect_part(const struct plm_rank_batch *received, const struct plm_batch *whole,
+                        uint32_t first, uint32_t count)
 {
+  const struct plm_batch *part = &received->batch;
+  const char *memory = received->memory;
   assert_int_equal(part->chunks, count);
   assert_int_equal(part->max_length, LENGTH);
   assert_int_equal(part->token_bytes, sizeof *tokens);
@@ -43,7 +45,8 @@ static void expect_part(const struct plm_batch *part, const struct plm_batch *wh
   assert_null(part->sources);
   assert_null(part->chunk_ids);
   assert_memory_equal(part->tokens, tokens + first * LENGTH, count * LENGTH * sizeof *tokens);
-  assert_int_equal((uintptr_t)part->documents % _Alignof(struct plm_chunk_document), 0);
+  assert_int_equal(((const char *)part->documents - memory) % _Alignof(struct plm_chunk_document),
+                   0);
   for (uint32_t c = 0; c <= count; c++)
     assert_int_equal(part->document_begin[c], begins[first + c] - begins[first]);
   assert_memory_equal(part->documents, documents + begins[first],
@@ -70,7 +73,7 @@ static void each_rank_receives_its_part(void **state)
     end = true;
     assert_int_equal(plm_rank_receive_batch(&ranks, &received, &end, NULL), PLM_OK);
     assert_false(end);
-    expect_part(&received.batch, &whole, 2 * r, 2);
+    expect_part(&received, &whole, 2 * r, 2);
     assert_int_equal(received.capacity, r == 1 ? 84 : 108);
   }
   assert_string_equal(fake_collective_told(&fake), "receive of 48 on lane 1, rank 0\n"
@@ -81,7 +84,7 @@ static void each_rank_receives_its_part(void **state)
   void *memory = received.memory;
   fake.received = 0;
   assert_int_equal(plm_rank_receive_batch(&ranks, &received, &end, NULL), PLM_OK);
-  expect_part(&received.batch, &whole, 2, 2);
+  expect_part(&received, &whole, 2, 2);
   assert_ptr_equal(received.memory, memory);
   assert_int_equal(received.capacity, 108);
   plm_rank_batch_deinit(&received);
@@ -115,7 +118,8 @@ static void labels_go_with_their_documents(void **state)
     const struct plm_batch *part = &received.batch;
     assert_memory_equal(part->sources, sources + 2 * r, 2);
     const uint32_t first = begins[2 * r], count = begins[2 * r + 2] - first;
-    assert_int_equal((uintptr_t)part->label_at % _Alignof(uint64_t), 0);
+    assert_int_equal(
+        ((const char *)part->label_at - (const char *)received.memory) % _Alignof(uint64_t), 0);
     for (uint32_t d = 0; d < count; d++)
       assert_memory_equal(part->labels + part->label_at[d], labels + label_at[first + d],
                           first + d + 1);

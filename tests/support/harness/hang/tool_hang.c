@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 
 static void *pause_for_ever(void *unused)
@@ -84,9 +86,99 @@ static void leaves_memory(void **state)
 static void writes_behind(void **state)
 {
   (void)state;
+  checked_memory_guard(false);
   kept = calloc(3, 1);
   kept[3] = 'x';
   free(kept);
+}
+
+static void writes_behind_aligned(void **state)
+{
+  (void)state;
+  kept = aligned_alloc(64, 72);
+  kept[72] = 'x';
+  free(kept);
+}
+
+static void reads_behind(void **state)
+{
+  (void)state;
+  uint32_t *values = calloc(3, sizeof *values); /* not a multiple of 8 bytes */
+  kept = (char *)values;
+  kept[0] = (char)((volatile uint32_t *)values)[3];
+}
+
+static void writes_before(void **state)
+{
+  (void)state;
+  kept = malloc(8);
+  kept[-1] = 'x';
+  free(kept);
+}
+
+static void reads_what_is_released(void **state)
+{
+  (void)state;
+  kept = malloc(100000);
+  free(kept);
+  kept[99999]++;
+}
+
+static void reads_what_was_moved(void **state)
+{
+  (void)state;
+  kept = malloc(100);
+  char *volatile moved = realloc(kept, 101);
+  kept[0] = moved[0];
+}
+
+static void releases_twice(void **state)
+{
+  (void)state;
+  kept = malloc(24);
+  free(kept);
+  free(kept);
+}
+
+/* No block has the pattern where it was written, and each has it elsewhere. */
+static void reads_what_was_not_written(void **state)
+{
+  static const size_t sizes[] = {1, 40, 5000, 100000};
+  (void)state;
+  for (int guard = 0; guard < 2; guard++) {
+    checked_memory_guard(guard == 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      unsigned char *volatile block = malloc(sizes[i]);
+      assert_int_equal(block[0], 0xC5);
+      assert_int_equal(block[sizes[i] < 4096 ? sizes[i] - 1 : 4095], 0xC5);
+      memset(block, 1, sizes[i]);
+      block = realloc(block, 2 * sizes[i]);
+      assert_int_equal(block[sizes[i] - 1], 1);
+      assert_int_equal(block[sizes[i]], 0xC5);
+      free(block);
+      block = calloc(sizes[i], 1);
+      for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(block[k], 0);
+      free(block);
+    }
+  }
+}
+
+/* Memory that is aligned more than its size is, and more blocks than there are slots. */
+static void takes_many(void **state)
+{
+  enum { MANY = 20000 };
+  static char *blocks[MANY];
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    for (int i = 0; i < MANY; i++) {
+      if (i % 50 == 0) checked_memory_begin_test();
+      blocks[i] = i % 2 == 0 ? malloc(10) : aligned_alloc(64, 72);
+      assert_true(blocks[i] != NULL && (uintptr_t)blocks[i] % (i % 2 == 0 ? 2 : 64) == 0);
+      blocks[i][0] = (char)i;
+    }
+    for (int i = 0; i < MANY; i++) assert_int_equal(blocks[i][0], (char)i);
+    for (int i = 0; i < MANY; i++) free(blocks[i]);
+  }
 }
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -126,12 +218,26 @@ int main(int argc, char **argv)
   (void)argv;
   static char text[] = "state";
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_prestate(passes, text), cmocka_unit_test(never_waits_long_enough),
-      cmocka_unit_test(joins_nobody),          cmocka_unit_test_setup(passes, hang_first),
-      cmocka_unit_test(is_left_out),           cmocka_unit_test_prestate(fails, text),
-      cmocka_unit_test(leaves_memory),         cmocka_unit_test(writes_behind),
-      cmocka_unit_test(locks_twice),           cmocka_unit_test(unlocks_another_s),
-      cmocka_unit_test(leaves_a_descriptor),   cmocka_unit_test(leaves_a_child),
+      cmocka_unit_test_prestate(passes, text),
+      cmocka_unit_test(never_waits_long_enough),
+      cmocka_unit_test(joins_nobody),
+      cmocka_unit_test_setup(passes, hang_first),
+      cmocka_unit_test(is_left_out),
+      cmocka_unit_test_prestate(fails, text),
+      cmocka_unit_test(leaves_memory),
+      cmocka_unit_test(writes_behind),
+      cmocka_unit_test(locks_twice),
+      cmocka_unit_test(unlocks_another_s),
+      cmocka_unit_test(leaves_a_descriptor),
+      cmocka_unit_test(leaves_a_child),
+      cmocka_unit_test(reads_behind),
+      cmocka_unit_test(writes_before),
+      cmocka_unit_test(reads_what_is_released),
+      cmocka_unit_test(reads_what_was_moved),
+      cmocka_unit_test(releases_twice),
+      cmocka_unit_test(reads_what_was_not_written),
+      cmocka_unit_test(writes_behind_aligned),
+      cmocka_unit_test(takes_many),
   };
   return cmocka_run_group_tests(tests, argc > 1 ? hang_first : NULL, NULL);
 }
