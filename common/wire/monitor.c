@@ -33,9 +33,10 @@ plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **mo
       return PLM_OK;
     }
   }
-  (void)plm_error_set(error, PLM_IO, "cannot watch a socket: %s", zmq_strerror(zmq_errno()));
+  const plm_status status =
+      plm_error_set(error, PLM_IO, "cannot watch a socket: %s", zmq_strerror(zmq_errno()));
   plm_monitor_close(made, socket);
-  return error != NULL ? error->status : PLM_IO;
+  return status;
 }
 
 void *plm_monitor_socket(const struct plm_monitor *monitor)

@@ -440,7 +440,6 @@ plm_status plm_variant_scorer_positions(struct plm_variant_scorer *scorer, const
     scorer->work += scorer->wanted[place] == 0;
     if (scorer->wanted[place] == 0) scorer->wanted[place] = 1;
   }
-  plm_score_batch_reset(scorer->batch);
   const plm_status status = fill_table(scorer, error);
   plm_progress_clear(&scorer->progress);
   if (status != PLM_OK) return status;

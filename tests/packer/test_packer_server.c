@@ -72,6 +72,7 @@ static void begin(struct scene *s, bool trains)
       PLM_OK);
   scratch_run(s->run);
   s->options.run = s->run;
+  plm_run_pulse_begin(&pulse, s->run, "packer");
   assert_int_equal(plm_context_open(&s->context, NULL), PLM_OK);
   for (int i = 0; i < PLACES; i++) {
     assert_int_equal(
@@ -207,6 +208,8 @@ static void an_unreachable_consumer_is_kept_once(void **state)
   turn(&s, MOVED);
   end(&s);
   close(listener);
+  assert_string_equal(s.options.pulse->doing,
+                      "serving"); /* a turn tells what the last one counted */
 }
 
 /* More consumers than there are places, and one beyond this host though there are no keys. */

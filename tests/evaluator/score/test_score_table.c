@@ -153,9 +153,14 @@ static void a_correlation_is_told_with_its_interval(void **state)
   struct plm_score_request request =
       request_of("mutant,dms\nM1A,3\nK2L,5\nA4M,1\nL3W,2\nG6A,2.5\n");
   const char *text = said(&request, STDERR_FILENO);
-  if (strstr(text, "5 variants of wild; Spearman's correlation with dms (n = 5): ") == NULL ||
-      strstr(text, ", 95 % interval ") == NULL)
+  double value, low, high;
+  const char *told = strstr(text, "5 variants of wild; Spearman's correlation with dms (n = 5): ");
+  if (told == NULL ||
+      sscanf(strstr(told, "5): "), "5): %lf, 95 %% interval %lf to %lf", &value, &low, &high) != 3)
     fail_msg("%s", text);
+  const double spread = 1.96 * sqrt((1 + 0.5 * value * value) / 2);
+  assert_true(fabs(low - tanh(atanh(value) - spread)) < 2e-4);
+  assert_true(fabs(high - tanh(atanh(value) + spread)) < 2e-4);
   free(output());
   request = request_of("mutant,dms\nM1A,3\nK2L,3\nA4M,3\n");
   text = said(&request, STDERR_FILENO);

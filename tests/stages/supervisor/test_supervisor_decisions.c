@@ -151,14 +151,20 @@ static void the_second_signal_kills(void **state)
   } rows[] = {{{SIGINT, 0, 0}, false},        {{SIGINT, SIGINT, 0}, true},
               {{SIGTERM, SIGINT, 0}, true},   {{SIGUSR1, SIGTERM, 0}, false},
               {{SIGUSR1, SIGUSR1, 0}, false}, {{SIGUSR1, SIGTERM, SIGTERM}, true},
-              {{SIGTERM, SIGUSR1, 0}, false}};
+              {{SIGTERM, SIGUSR1, 0}, false}, {{SIGINT, SIGTERM, SIGINT}, true}};
+  enum { ROWS = sizeof rows / sizeof *rows };
   struct plm_supervisor *supervisor = *state;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+  for (size_t k = 0; k < 2 * ROWS; k++) { /* also when no packer is left */
+    const size_t i = k % ROWS;
+    supervisor->drain.packers_fatal = k >= ROWS;
     states(supervisor, (int[]){READY, READY, READY, AGAIN});
     supervisor->stages.draining = supervisor->drain.killing = false;
     supervisor->drain.signals = 0;
+    captured_begin(STDERR_FILENO);
     for (int s = 0; s < 3 && rows[i].signals[s] != 0; s++)
       drain_begin(&supervisor->drain, rows[i].signals[s]);
+    assert_int_equal(captured_times(captured_end(), "second signal: killing all stages"),
+                     rows[i].kills);
     if (supervisor->drain.killing != rows[i].kills) fail_msg("row %zu", i);
     assert_int_equal(supervisor->drain.signal, rows[i].signals[0]); /* the first gives the code */
     drain_turn(&supervisor->drain);

@@ -184,6 +184,10 @@ static void causal_wants_a_causal_model(void **state)
   assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
   assert_string_equal(error.what,
                       "objective causal cannot train esmc, whose layers see the whole document");
+  config.model.architecture = PLM_ESM2;
+  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
+  assert_string_equal(error.what,
+                      "objective causal cannot train esm2, whose layers see the whole document");
 }
 
 struct described {

@@ -1,9 +1,12 @@
 /* The file of tuned algorithms: what runs add to it, side by side and one after the other, on the
  * emulated CUDA backend. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -17,6 +20,21 @@
 
 enum { K = 8, MOST_LINES = 512 };
 #define HEAD "plain loops 1, emulated, bf16\n"
+
+/* This function takes the place of the C library's in this program. */
+static int interruptions; /* so many calls for a file *.lock are interrupted */
+
+int flock(int descriptor, int how)
+{
+  char link[32], name[PLM_PATH_SIZE] = "";
+  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  assert_true(readlink(link, name, sizeof name - 1) > 0);
+  if (interruptions == 0 || strcmp(name + strlen(name) - 5, ".lock") != 0)
+    return (int)syscall(SYS_flock, descriptor, how);
+  interruptions--;
+  errno = EINTR;
+  return -1;
+}
 
 /* A run that takes what the file has and then tunes. */
 static struct plm_ops *begin(uint64_t tuning)
@@ -212,6 +230,18 @@ static void what_cannot_be_kept_is_told(void **unused)
   ops->close(ops);
 }
 
+static void a_signal_does_not_take_the_turn(void **unused)
+{
+  (void)unused;
+  use_folder("interrupted");
+  struct plm_ops *ops = begin(1);
+  multiply(ops, 1, 1);
+  interruptions = 3;
+  plm_algorithm_file_keep(ops);
+  assert_int_equal(interruptions, 0);
+  ops->close(ops);
+}
+
 /* A choice between two kernels that is imported replaces what the shape had. Ranks that measured
  * different choices unite in this way. */
 static void an_imported_choice_replaces(void **unused)
@@ -242,6 +272,7 @@ int main(void)
       cmocka_unit_test(the_file_keeps_the_newest),
       cmocka_unit_test(damaged_files_are_replaced),
       cmocka_unit_test(what_cannot_be_kept_is_told),
+      cmocka_unit_test(a_signal_does_not_take_the_turn),
       cmocka_unit_test(an_imported_choice_replaces),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
