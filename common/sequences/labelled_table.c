@@ -200,7 +200,7 @@ static int by_sequence(const void *left, const void *right, void *context)
   return order != 0 ? order : (a > b) - (a < b);
 }
 
-/* Counts the rows of the test part, or of a fold, whose sequence is in another part too. */
+/* Counts the rows of each part, or of all folds, whose sequence is in another part too. */
 static plm_status find_shared(struct plm_labelled_table *table, struct plm_error *error)
 {
   const struct plm_labelled_row *rows = table->rows;
@@ -218,9 +218,10 @@ static plm_status find_shared(struct plm_labelled_table *table, struct plm_error
     }
     for (size_t i = begin; i < end && several; i++) {
       const struct plm_labelled_row *row = &rows[order[i]];
-      if (table->folds == 0 && row->part != PLM_PART_TEST) continue;
-      table->shared++;
-      if (table->shared_line == 0 || row->line < table->shared_line) table->shared_line = row->line;
+      const uint32_t part = table->folds == 0 ? row->part : 0;
+      uint64_t *line = &table->shared[part].line;
+      table->shared[part].count++;
+      if (*line == 0 || row->line < *line) *line = row->line;
     }
   }
   free(order);

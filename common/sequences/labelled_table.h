@@ -78,8 +78,10 @@ struct plm_labelled_table {
   size_t parts[PLM_PARTS]; /* rows of each */
   bool hashed;             /* the hash of the sequence chose the parts */
   uint64_t missing_labels, missing_splits;
-  uint64_t shared;      /* sequences of the test part, or of the folds, that another part has too */
-  uint64_t shared_line; /* the first of them; 0: none */
+  struct { /* rows whose sequence another part has too */
+    uint64_t count;
+    uint64_t line;     /* the first of them; 0: none */
+  } shared[PLM_PARTS]; /* by part; all folds in the first */
 };
 
 /* The caller frees the table with _deinit, also after an error. PLM_FORMAT, with line and column:

@@ -63,11 +63,15 @@ static void warn_of_new_classes(const struct plm_labelled_table *table,
 void plm_probe_warn(const struct plm_labelled_table *table, const struct plm_probe_items *items)
 {
   char number[64];
-  if (table->shared > 0)
-    plm_warning("%s:%llu: rows of the test part with a sequence that another part has too: %s; the "
+  const int tested = table->folds > 0 ? 0 : (int)plm_probe_tested(table);
+  if (table->shared[tested].count > 0)
+    plm_warning("%s:%llu: rows of the %s with a sequence that another part has too: %s; the "
                 "measures are too good",
-                table->path, (unsigned long long)table->shared_line,
-                plm_format_count(table->shared, number));
+                table->path, (unsigned long long)table->shared[tested].line,
+                table->folds > 0                ? "folds"
+                : tested == (int)PLM_PART_VALID ? "validation part"
+                                                : "test part",
+                plm_format_count(table->shared[tested].count, number));
   if (table->folds == 0 && items->labels != NULL) warn_of_new_classes(table, items);
   if (items->cut > 0)
     plm_warning("sequences of more than %u tokens, cut to their first %u: %s", items->max_length,
@@ -107,7 +111,8 @@ void plm_probe_add_table(cJSON *object, const struct plm_labelled_table *table)
     plm_metrics_string(object, "tested", plm_label_part_names[plm_probe_tested(table)]);
   plm_metrics_integer(object, "missing_labels", table->missing_labels);
   plm_metrics_integer(object, "missing_splits", table->missing_splits);
-  plm_metrics_integer(object, "shared", table->shared);
+  plm_metrics_integer(object, "shared",
+                      table->shared[table->folds > 0 ? 0 : (int)plm_probe_tested(table)].count);
   if (table->kind == PLM_LABEL_NUMBER) return;
   cJSON *classes = cJSON_AddArrayToObject(object, "classes");
   for (uint32_t k = 0; k < table->class_count; k++)

@@ -373,10 +373,14 @@ plm_status plm_label_table_report(const struct plm_label_table *table,
   if (table->left_out > 0)
     plm_warning("sequences without a split, which are left out: %s",
                 plm_format_count(table->left_out, count));
-  if (table->split.table.shared > 0)
-    plm_warning("sequences of the test split that another split has too: %s, the first is in line "
+  for (int part = PLM_PART_VALID; part <= (int)PLM_PART_TEST; part++) {
+    if (table->split.table.shared[part].count == 0) continue;
+    plm_warning("sequences of the %s split that another split has too: %s, the first is in line "
                 "%" PRIu64,
-                plm_format_count(table->split.table.shared, count), table->split.table.shared_line);
+                plm_label_part_names[part],
+                plm_format_count(table->split.table.shared[part].count, count),
+                table->split.table.shared[part].line);
+  }
   if (table->schema.count == 0) return PLM_OK;
   if (table->labelled == 0) {
     const struct plm_labelled_table *first = &table->columns[0].table;

@@ -150,8 +150,8 @@ static void what_is_left_out_is_counted(void **state)
   assert_string_equal(shown(&table), "2 MK \xc3\xa4 train;3 MK \xe8\x9b\x8b test;7 MD b test;");
   assert_int_equal(table.missing_labels, 2);
   assert_int_equal(table.missing_splits, 1);
-  assert_int_equal(table.shared, 1);
-  assert_int_equal(table.shared_line, 3);
+  assert_int_equal(table.shared[PLM_PART_TEST].count, 1);
+  assert_int_equal(table.shared[PLM_PART_TEST].line, 3);
   assert_int_equal(table.parts[PLM_PART_TRAIN], 1);
   assert_int_equal(table.parts[PLM_PART_TEST], 2);
   plm_labelled_table_deinit(&table);
@@ -169,7 +169,7 @@ static void the_hash_splits(void **state)
     plm_text_printf(&text, "M%c%c%c,%d.5\n", letters[i % 20], letters[i / 20], letters[i * 7 % 20],
                     i);
   assert_int_equal(read_table("a.csv", text.data, "y", NULL, PLM_LABEL_GUESSED, &table), PLM_OK);
-  assert_true(table.hashed && table.count == 400 && table.shared == 0);
+  assert_true(table.hashed && table.count == 400 && table.shared[PLM_PART_TEST].count == 0);
   assert_in_range(table.parts[PLM_PART_TRAIN], 280, 360);
   assert_in_range(table.parts[PLM_PART_VALID], 20, 70);
   assert_in_range(table.parts[PLM_PART_TEST], 20, 70);

@@ -337,24 +337,30 @@ static void flips_column_moves_rows_of_training(void **state)
   reads(&set, "a.csv", "sequence,y,part,validation\nM,a,train,maybe\n", true, "class: a/0");
 }
 
-/* Of rows that another part has too, those of the test part count, and of folds all. */
+/* Rows that another part has too count for their part, and those of folds all together. */
 static void shared_sequences_are_counted(void **state)
 {
   (void)state;
   static const struct {
     const char *text;
-    uint64_t shared, line;
+    uint64_t shared[PLM_PARTS], line[PLM_PARTS];
   } rows[] = {
-      {"sequence,y,s\nMA,a,train\nMK,a,test\nMK,a,train\nMA,a,test\nMC,a,test\nMC,a,test\n", 2, 3},
-      {"sequence,y,s\nMA,a,test\nMAC,a,train\nMV,a,train\nMV,a,valid\n", 0, 0},
-      {"sequence,y,s\nMV,a,5\nMA,a,1\nMA,a,1\nMC,a,5\nMA,a,5\nMC,a,5\n", 3, 3},
+      {"sequence,y,s\nMA,a,train\nMK,a,test\nMK,a,train\nMA,a,test\nMC,a,test\nMC,a,test\n",
+       {2, 0, 2},
+       {2, 0, 3}},
+      {"sequence,y,s\nMA,a,test\nMAC,a,train\nMV,a,train\nMV,a,valid\nMV,a,valid\n",
+       {1, 2, 0},
+       {4, 5, 0}},
+      {"sequence,y,s\nMV,a,5\nMA,a,1\nMA,a,1\nMC,a,5\nMA,a,5\nMC,a,5\n", {3}, {3}},
   };
   const struct plm_labelled_request split = {.kind = PLM_LABEL_CLASS, .split_column = "s"};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct plm_labelled_table table;
     assert_int_equal(read_as(&split, "a.csv", rows[i].text, &table), PLM_OK);
-    assert_int_equal(table.shared, rows[i].shared);
-    assert_int_equal(table.shared_line, rows[i].line);
+    for (int part = 0; part < PLM_PARTS; part++) {
+      assert_int_equal(table.shared[part].count, rows[i].shared[part]);
+      assert_int_equal(table.shared[part].line, rows[i].line[part]);
+    }
     plm_labelled_table_deinit(&table);
   }
 }

@@ -84,6 +84,10 @@ says out 'by the hash of the sequence'
 expect 0 probe w.csv --target kind --split set
 says err 'w.csv:122: rows of the test part with a sequence that another part has too: 1;'
 says err 'w.csv:122: the class "new" is not in the training data'
+# Without a test part, the validation part is tested.
+{ sed 's/,test,/,valid,/' t.csv; sed -n '3s/,train,/,valid,/p' t.csv; } >v.csv
+expect 0 probe v.csv --target kind --split set
+says err 'v.csv:122: rows of the validation part with a sequence that another part has too: 1;'
 
 # Contacts: some pairs of each protein, three of which are learnt from.
 mkdir proteins

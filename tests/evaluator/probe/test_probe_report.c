@@ -99,12 +99,25 @@ static void warnings(void **state)
   table = table_of(PLM_LABEL_NUMBER);
   items = items_of(&table);
   warns(&table, &items, "");
-  table.shared = 1234;
-  table.shared_line = 77;
+  table.shared[PLM_PART_TRAIN].count = 5; /* says nothing about the measures */
+  table.shared[PLM_PART_TEST].count = 1234;
+  table.shared[PLM_PART_TEST].line = 77;
   warns(&table, &items,
         "t.csv:77: rows of the test part with a sequence that another part has too: 1,234; the "
         "measures are too good");
-  table.shared = 0;
+  table.shared[PLM_PART_TEST].count = 0;
+  table.shared[PLM_PART_VALID].count = 3;
+  table.shared[PLM_PART_VALID].line = 78;
+  warns(&table, &items, "");
+  const size_t rows_of_test = table.parts[PLM_PART_TEST];
+  table.parts[PLM_PART_TEST] = 0; /* now the validation part is tested */
+  warns(&table, &items,
+        "t.csv:78: rows of the validation part with a sequence that another part has too: 3; the "
+        "measures are too good");
+  table.parts[PLM_PART_TEST] = rows_of_test;
+  table.folds = 2;
+  warns(&table, &items, "t.csv:0: rows of the folds with a sequence that another part has too: 5;");
+  table.folds = 0;
   items.cut = 5;
   warns(&table, &items, "sequences of more than 64 tokens, cut to their first 64: 5");
 }
@@ -148,7 +161,8 @@ static void tables_as_json(void **state)
   struct plm_labelled_table table = table_of(PLM_LABEL_NUMBER);
   table.missing_labels = 3;
   table.missing_splits = 4;
-  table.shared = 5;
+  table.shared[PLM_PART_VALID].count = 6;
+  table.shared[PLM_PART_TEST].count = 5;
   cJSON *object = cJSON_CreateObject();
   plm_probe_add_table(object, &table);
   prints(object, "{\"table\":\"t.csv\",\"target\":\"y\",\"task\":\"regression\",\"rows\":4,"

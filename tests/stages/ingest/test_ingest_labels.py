@@ -253,10 +253,13 @@ def test_a_class_only_in_validation_and_a_single_class_are_said():
 
 def test_duplicates_across_splits_are_said():
     rows = [("sequence", "y", "set")] + [(s, i, "train") for i, s in enumerate(SEQUENCES)]
-    rows += [(SEQUENCES[3], 7, "test"), (SEQUENCES[4], 8, "test")]
+    rows += [(SEQUENCES[3], 7, "test"), (SEQUENCES[4], 8, "test"), (SEQUENCES[5], 9, "valid")]
     write_table("in.csv", rows)
     result = ingest("in.csv", "--labels", "y", "--split-column", "set")
-    assert "another split has too: 2, the first is in line 42" in result.stderr
+    said = "sequences of the {} split that another split has too: {}, the first is in line {}"
+    assert said.format("test", 2, 42) in result.stderr
+    assert said.format("valid", 1, 44) in result.stderr
+    assert "sequences of the train split" not in result.stderr
 
 
 def test_too_many_classes_name_the_line():
