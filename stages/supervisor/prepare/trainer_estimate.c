@@ -56,9 +56,11 @@ struct cJSON *plm_trainer_estimate_ask(const char *program_directory,
 
 double plm_checkpoint_bytes(const struct plm_config *config, const struct cJSON *answer)
 {
-  /* weights and moments in fp32, and the average of the weights if there is one */
-  return plm_json_number(answer, "parameter_count", 0.0) * 4.0 *
-         (config->trainer.ema > 0.0 ? 4.0 : 3.0);
+  /* Weights, the average of the weights if there is one, and two moments of those that are trained,
+   * in fp32. Frozen tensors that began in a smaller type keep it and take less. */
+  const double all = plm_json_number(answer, "parameter_count", 0.0);
+  const double trained = plm_json_number(answer, "trained_count", all);
+  return 4.0 * (all * (config->trainer.ema > 0.0 ? 2.0 : 1.0) + 2.0 * trained);
 }
 
 double plm_checkpoints_kept(const struct plm_config *config)

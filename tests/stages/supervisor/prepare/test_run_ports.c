@@ -217,6 +217,12 @@ static void checkpoints_are_counted(void **state)
   config.trainer.ema = 0.5;
   assert_true(plm_checkpoint_bytes(&config, answer) == 16000);
   cJSON_Delete(answer);
+  /* frozen weights have no moments, but the file of the average has them too */
+  answer = plm_json_line("{\"parameter_count\":1000,\"trained_count\":10}");
+  assert_true(plm_checkpoint_bytes(&config, answer) == 8080);
+  config.trainer.ema = 0;
+  assert_true(plm_checkpoint_bytes(&config, answer) == 4080);
+  cJSON_Delete(answer);
 }
 
 static void the_nearest_folder_exists(void **state)
