@@ -22,7 +22,7 @@ struct plm_config_checkpoint;
  * trainer.checkpoint.best_by says. Everything is borrowed. */
 struct plm_retention_judge {
   const char *split;   /* of the run's own corpus; NULL: none is evaluated */
-  const char *measure; /* "spearman"; NULL without best_by: the loss */
+  const char *measure; /* "spearman"; NULL: the loss */
   /* If a task of evaluator.tasks has the measure, else NULL. */
   const struct plm_config *config; /* says which steps the task measures */
   uint32_t task;                   /* its number */

@@ -85,7 +85,11 @@ static const struct measured *measured_by(const struct plm_config_task *task)
 
 bool plm_config_best_by(const struct plm_config *config, int32_t *task, const char **measure)
 {
+  const struct plm_config_stop_when *when = &config->trainer.stop_when;
   const char *text = config->trainer.checkpoint.best_by, *point = point_of(text);
+  /* a run that ends by a metric keeps the checkpoint that is the best by it */
+  if (text == NULL && when->patience > 0 && when->metric != PLM_STOP_LOSS)
+    text = plm_stop_metric_names[when->metric];
   if (text == NULL) return false;
   if (point == NULL) {
     *task = PLM_NO_TASK;

@@ -11,7 +11,8 @@
 #include "common/config/config.h"
 
 enum { PLM_NO_TASK = -1 };
-/* The task's number, or PLM_NO_TASK, and the measure. False: best_by is null, or names neither a
+/* The task's number, or PLM_NO_TASK, and the measure. If best_by is null, that of
+ * trainer.stop_when, if it may end the run. False: both are the loss, or best_by names neither a
  * measure of the objective, nor a task and one of the measures of its kind and of its labels, if
  * these are given. */
 bool plm_config_best_by(const struct plm_config *config, int32_t *task, const char **measure);

@@ -116,7 +116,7 @@ struct plm_config_schedule {
 struct plm_config_checkpoint {
   uint64_t every;
   uint32_t keep_last, keep_best;
-  char *best_by; /* by which keep_best judges (best_by.h); NULL: the loss */
+  char *best_by; /* by which keep_best judges (best_by.h) */
   uint64_t keep_every;
   uint32_t max_unevaluated;
   uint32_t max_failed; /* checkpoint.max_failed_checkpoints, default 3 */

@@ -356,7 +356,8 @@ static const struct plm_setting settings[] = {
       .help = "What keep_best compares instead of the loss: another measure of the same split, for "
               "example accuracy, or TASK.MEASURE, a task of evaluator.tasks and one of its "
               "measures, for example stability.spearman. Checkpoints without it are no "
-              "candidates."),
+              "candidates. null: stop_when.metric if stop_when.patience is above 0, else the "
+              "loss."),
   ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
       NUMBER(0, STEPS_MAX), FREE,
       .help = "Keep every checkpoint whose step is a multiple of this. 0: none for this reason."),

@@ -135,8 +135,10 @@ static plm_status gather_reasons(struct listing *listing, struct plm_error *erro
   if (plm_command_read_run(listing->run, &config, NULL) != PLM_OK) return PLM_OK;
   const struct plm_retention_judge judge = plm_retention_judge_of(&config);
   listing->by_measure = judge.measure != NULL;
+  const char *best_by = config.trainer.checkpoint.best_by;
   if (listing->by_measure)
-    snprintf(listing->judge, sizeof listing->judge, "%.80s", config.trainer.checkpoint.best_by);
+    snprintf(listing->judge, sizeof listing->judge, "%.80s",
+             best_by != NULL ? best_by : judge.measure);
   else
     snprintf(listing->judge, sizeof listing->judge, PLM_OWN_SET " %.20s",
              judge.split != NULL ? judge.split : "");
@@ -443,7 +445,8 @@ const struct plm_command plm_command_checkpoints = {
                "model folder, as `export` or transformers writes it. The loss is the evaluator's, "
                "on its first split; "
                "best_by is the value of "
-               "trainer.checkpoint.best_by, if that is set. --verify "
+               "trainer.checkpoint.best_by or, without it, of trainer.stop_when.metric, if the run "
+               "is judged by one of them. --verify "
                "checks every byte, names what is damaged, and then exits with 1.",
     .options = options,
     .run = checkpoints_run,

@@ -111,9 +111,37 @@ static void best_by_names_a_measure(void **state)
   }
 }
 
+/* Without best_by, the metric that may end the run judges, so that its best checkpoint is kept. */
+static void stop_when_names_a_measure(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *trainer, *measure; /* NULL: the loss */
+  } cases[] = {
+      {"stop_when: {metric: mcc, patience: 2}", "mcc"},
+      {"stop_when: {metric: mcc, patience: 0}", NULL},
+      {"stop_when: {metric: loss, patience: 2}", NULL},
+      {"stop_when: {metric: mcc, patience: 2}, checkpoint: {best_by: accuracy}", "accuracy"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_config config;
+    char yaml[200];
+    int32_t task = 7;
+    const char *measure = NULL;
+    snprintf(yaml, sizeof yaml, "trainer: {%s}\n", cases[i].trainer);
+    load(yaml, &config);
+    assert_int_equal(plm_config_best_by(&config, &task, &measure), cases[i].measure != NULL);
+    if (cases[i].measure != NULL) {
+      assert_int_equal(task, PLM_NO_TASK);
+      same_text(measure, cases[i].measure);
+    }
+    plm_config_deinit(&config);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(printed_tasks_are_the_same),
-                                     cmocka_unit_test(best_by_names_a_measure)};
+                                     cmocka_unit_test(best_by_names_a_measure),
+                                     cmocka_unit_test(stop_when_names_a_measure)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

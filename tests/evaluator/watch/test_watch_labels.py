@@ -105,7 +105,8 @@ def test_reports(scene, objective, tmp_path, monkeypatch):
 
 
 def test_a_measure_ends_the_run_and_the_best_is_kept(scene, tmp_path, monkeypatch):
-    """With a learning rate of almost 0 nothing gets better than the first checkpoint."""
+    """With a learning rate of almost 0 nothing gets better than the first checkpoint. The measure that ends
+    the run also judges what is kept."""
     monkeypatch.chdir(tmp_path)
     rates = {f"trainer.optimizer.lr_{x}": 1e-12 for x in ("hidden", "embed", "head", "scalar")}
     words = configure(
@@ -115,7 +116,6 @@ def test_a_measure_ends_the_run_and_the_best_is_kept(scene, tmp_path, monkeypatc
             "trainer.steps": 4000,
             "trainer.stop_when.metric": "mcc",
             "trainer.stop_when.patience": 3,
-            "trainer.checkpoint.best_by": "mcc",
             "trainer.checkpoint.keep_last": 1,
         },
     )  # fmt: skip
