@@ -1,5 +1,6 @@
 """Twenty steps of training with labels beside PyTorch, with transformers' own classes: every objective,
-packed documents here and single ones there, missing labels, and dropout with the same masks.
+packed documents here and single ones there, missing labels, dropout with the same masks, frozen weights, and
+adapters beside PEFT.
 tool_label_steps runs the steps of plm-trainer on one batch."""
 
 import json
@@ -12,10 +13,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from peft import LoraConfig, inject_adapter_in_model
 from plm_oracle import Trainer, read_settings
 from plm_published import randomise
 from plm_testing import philox
 from safetensors.numpy import load_file, save_file
+from test_freeze import inner
+from test_lora import module_names
 from transformers import (
     EsmcConfig,
     EsmcForSequenceClassification,
@@ -50,7 +54,10 @@ trainer:
   shares: %d
   optimizer: {name: adamw, lr_hidden: 2.0e-3, lr_embed: 1.0e-3, lr_head: 2.0e-3, lr_scalar: 1.0e-3}
   schedule: {warmup_steps: 3, cooldown_steps: 5}
-"""
+%s"""
+LORA = {"rank": 4, "alpha": 6, "targets": ["q", "v", "up", "down"]}
+EMBEDDINGS = ("embeddings.", "embed_tokens.")
+FIRST_BLOCK = ("esm.encoder.layer.0.", "esmc.layers.0.")
 
 
 def make_model(kind, labels, dropout):
@@ -107,6 +114,11 @@ class LabelTrainer(Trainer):
         if hasattr(model, "esm"):
             model.esm.contact_head = None
         super().__init__(settings, model.eval())
+        self.parameters = {plain(n): p for n, p in model.named_parameters() if p.requires_grad}
+        for state in (self.first, self.second, self.average):
+            for name in list(state):
+                state[plain(name)] = state.pop(name)
+        self.average = {name: self.average[name] for name in self.parameters}
         self.batch, self.labels, self.rate_of_dropout = batch, labels, dropout
         documents = batch["documents"]
         self.ids = torch.full((len(documents), documents[:, 2].max()), PAD)
@@ -176,12 +188,57 @@ class LabelTrainer(Trainer):
         return loss.item() / count, count, norm
 
 
-def train(folder, kind, labels, dropout=0.0, micro=256, shares=1):
-    """(lines of the tool, final weights, trainer of PyTorch)"""
+def plain(name):
+    return name.replace(".default.", ".").replace(".base_layer.", ".")
+
+
+def freeze(model, frozen):
+    """Leaves only those parameters trainable that trainer.freeze = `frozen` does not name."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(
+            name.startswith("classifier.")
+            or not (
+                "trunk" in frozen
+                or ("embeddings" in frozen and any(part in name for part in EMBEDDINGS))
+                or ("blocks" in frozen and name.startswith(FIRST_BLOCK))
+            )
+        )
+
+
+def adapt(model, kind, folder):
+    """Puts PEFT's adapters into the model and into its folder. Only they and the head are trained."""
+    config = LoraConfig(
+        r=LORA["rank"],
+        lora_alpha=LORA["alpha"],
+        target_modules=module_names(kind, LORA["targets"]),
+    )
+    inject_adapter_in_model(config, model)
+    generator = torch.Generator().manual_seed(2)
+    weights = load_file(folder / "model.safetensors")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name or name.startswith("classifier."))
+        if "lora_" in name:
+            values = 0.2 * torch.randn(parameter.shape, generator=generator)
+            parameter.data.copy_(values)
+            weights[plain(name)] = values.numpy()
+    save_file(weights, folder / "model.safetensors")
+    described = json.loads((folder / "config.json").read_text())
+    described["plm_pipeline"] = {"max_length": LENGTH, "objective": "mlm", "lora": LORA}
+    (folder / "config.json").write_text(json.dumps(described))
+
+
+def train(folder, kind, labels, dropout=0.0, micro=256, shares=1, tuned=None):
+    """(lines of the tool, final weights, trainer of PyTorch). tuned: "lora", the keys of trainer.freeze, or
+    None: all weights"""
     model = make_model(kind, labels, dropout)
     model.save_pretrained(folder / "model")
+    if tuned == "lora":
+        adapt(model, kind, folder / "model")
+    elif tuned is not None:
+        freeze(model, tuned)
+    keys = f"  freeze: {json.dumps(tuned)}\n" if isinstance(tuned, dict) else ""
     (folder / "pipeline.yaml").write_text(
-        CONFIG % ("esmc" if kind == "esmc" else "esm2", micro, shares)
+        CONFIG % ("esmc" if kind == "esmc" else "esm2", micro, shares, keys)
     )
     batch = draw_batch(labels)
     save_file(batch, folder / "batch.safetensors")
@@ -222,6 +279,41 @@ def test_twenty_steps_are_pytorchs(kind, labels, dropout, tmp_path):
     for name, p in trainer.parameters.items():
         ours, way = torch.from_numpy(weights[name]), (p.detach() - start[name]).norm()
         assert (ours - p.detach()).norm() <= 2e-2 * way, name
+
+
+TUNED = [
+    ("esm2", "numbers", 0.0, {"trunk": True}),
+    ("esmc", "terms", 0.0, {"trunk": True}),
+    ("esm2", "classes", 0.0, {"embeddings": True, "blocks": 1}),
+    ("esm2", "residues", 0.5, {"blocks": 1}),
+    ("esm2", "numbers", 0.0, "lora"),
+    ("esm2", "classes", 0.25, "lora"),
+    ("esmc", "terms", 0.0, "lora"),
+    ("esm2", "residues", 0.0, "lora"),
+]
+
+
+@pytest.mark.parametrize("kind, labels, dropout, tuned", TUNED)
+def test_twenty_steps_of_a_part_of_the_weights(kind, labels, dropout, tuned, tmp_path):
+    """What is frozen keeps its bits, and the rest is PyTorch's, or PEFT's."""
+    lines, weights, trainer = train(tmp_path, kind, labels, dropout, tuned=tuned)
+    begin = load_file(tmp_path / "model/model.safetensors")
+    begin = {inner(name): value for name, value in begin.items()}
+    assert ("lora" == tuned) == any("lora_B" in name for name in trainer.parameters)
+    assert any(name.startswith("classifier.") for name in trainer.parameters)
+    for s, line in enumerate(lines):
+        loss, count, norm = trainer.step(s)
+        assert line["count"] == count
+        assert line["loss"] == pytest.approx(loss, rel=1e-5), s
+        assert line["grad_norm"] == pytest.approx(norm, rel=1e-3), s
+    assert len(lines) == STEPS and trainer.parameters.keys() < weights.keys()
+    for name, value in weights.items():
+        start = torch.from_numpy(begin[name])
+        if name in trainer.parameters:
+            p = trainer.parameters[name].detach()
+            assert (torch.from_numpy(value) - p).norm() <= 2e-2 * (p - start).norm(), name
+        else:
+            assert torch.equal(torch.from_numpy(value), start), name
 
 
 def test_micro_batches_and_shares_change_only_rounding(tmp_path):

@@ -179,7 +179,10 @@ static void open_parts(struct labelled_run *run, const char *config, const char 
   run->config.model.max_length = run->config.data.max_length;
   const uint32_t micro = plm_trainer_micro_chunks(&run->config, 1);
   const struct plm_model_options options = {
-      .max_chunks = micro, .training = true, .recompute = run->config.trainer.recompute};
+      .max_chunks = micro,
+      .training = true,
+      .recompute = run->config.trainer.recompute,
+      .freeze = plm_config_freeze(&run->config.trainer, &run->config.model)};
   succeed(plm_ops_cpu_open(run->config.trainer.precision, 1, NULL, &run->ops, &error), &error);
   succeed(plm_model_open(&run->config.model, run->ops, &options, &run->model, &error), &error);
   succeed(plm_masks_open(&run->config.model, run->ops, micro, &run->masks, &error), &error);
