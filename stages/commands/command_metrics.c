@@ -41,8 +41,9 @@ static const struct {
   const char *columns;
 } stages[] = {
     {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
-     "step,split,loss,perplexity,accuracy,spearman,r2,rmse,macro_f1,auroc,baseline_entropy,mcc,"
-     "pearson,tokens,labels,seconds,lag_steps,set"},
+     "step,split,loss,perplexity,accuracy,spearman,precision_l,r2,rmse,macro_f1,auroc,"
+     "baseline_entropy,mcc,pearson,auc,ndcg,top_recall,precision_l2,precision_l5,chance,tokens,"
+     "labels,seconds,lag_steps,set"},
     {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
      "step,loss,lr_hidden,tokens_per_second,tokens,grad_norm,mask_rate,step_ms,data_wait_ms,"
      "checkpoint_ms,accuracy"},

@@ -105,7 +105,8 @@ says out '^ +step +split +loss$' # columns that are empty in all lines are left 
 says out '^ +8 +valid +-1.23457e-06$'
 # each kind of run shows its own measures: those of the language model, of numbers and of classes
 line='"step":4,"split":"valid","seconds":1,"lag_steps":0,"set":"corpus","loss"'
-mkdir model numbers classes
+task='"step":4,"split":"test","seconds":1,"lag_steps":0'
+mkdir model numbers classes tasks
 echo "{$line:2.5,\"perplexity\":12.1825,\"accuracy\":0.25,\"baseline_entropy\":2.875,\"mcc\":0.125,\"tokens\":99}" >model/evaluator.jsonl
 printf '{%s:0.5,"spearman":%s,"pearson":0.5,"r2":0.375,"rmse":1.25,"labels":9}\n' "$line" null "$line" 0.75 >numbers/evaluator.jsonl
 echo "{$line:0.5,\"accuracy\":0.75,\"macro_f1\":0.625,\"mcc\":0.5,\"auroc\":0.875,\"labels\":9}" >classes/evaluator.jsonl
@@ -117,6 +118,15 @@ says_columns 'step split loss perplexity accuracy baseline_entropy mcc tokens se
 says_columns 'step split loss accuracy macro_f1 auroc mcc labels seconds lag_steps set' classes
 says_columns 'step split loss spearman r2 rmse pearson labels seconds lag_steps set' numbers
 [ "$(tail -n 1 out | xargs)" = '4 valid 0.5 0.75 0.375 1.25 0.5 9 1 0 corpus' ] || fail "numbers: $(tail -n 1 out)"
+# tasks of a language model: assays and contacts
+cat >tasks/evaluator.jsonl <<END
+{$line:0.5,"perplexity":1.625,"accuracy":0.75}
+{$task,"set":"gym","spearman":0.5,"auc":0.75,"mcc":0.25,"ndcg":0.5,"top_recall":0.125}
+{$task,"set":"folds","precision_l":0.5,"precision_l2":0.625,"precision_l5":0.75,"chance":0.03125}
+END
+measures='spearman precision_l mcc auc ndcg top_recall precision_l2 precision_l5 chance'
+says_columns "step split loss perplexity accuracy $measures seconds lag_steps set" tasks
+[ "$(tail -n 1 out | xargs)" = '4 folds test 0.5 0.625 0.75 0.03125 1 0 folds' ] || fail "contacts: $(tail -n 1 out)"
 says_columns 'run step split loss accuracy spearman r2 rmse macro_f1 auroc mcc pearson labels seconds lag_steps set' numbers classes
 table 'stty cols 80; plm-pipeline metrics --run numbers'
 [ "$(head -n 1 out | xargs)" = 'step split loss spearman r2 rmse' ] || fail "numbers at 80 columns: $(head -n 1 out)"
