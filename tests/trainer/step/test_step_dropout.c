@@ -1,5 +1,6 @@
 /* The dropout of adapters in a step, of tokens and of labels: each micro-batch has the keys of its
- * own chunks, so that it is the same step however it is cut. */
+ * own chunks, so that it is the same step however it is cut. What is computed again drops the same.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct drawn {
   uint32_t micro_chunks;
   double dropout;
   uint64_t seed;
+  enum plm_recompute recompute;
 };
 
 /* A number for each document. */
@@ -55,19 +57,22 @@ static void open_model(const struct drawn *drawn, struct plm_config *config,
       "model: {architecture: transformer, hidden_size: 32, num_attention_heads: 2, "
       "num_hidden_layers: 2}\ndata: {max_length: 32}\n"
       "trainer: {batch_tokens: 128, steps: 100, precision: fp32, threads: 1}\n";
-  const struct plm_model_options options = {.max_chunks = CHUNKS, .training = true};
+  const struct plm_model_options options = {
+      .max_chunks = CHUNKS, .training = true, .recompute = drawn->recompute};
   struct plm_error error = {0};
   must_work(plm_config_load_text(yaml, strlen(yaml), config, &error), &error);
   config->model.lora = (struct plm_lora_config){
       .rank = 4, .alpha = 64, .targets = 3, .dropout = (float)drawn->dropout};
   if (drawn->labels)
-    config->model.head = (struct plm_head_config){
-        .kind = PLM_PREDICTS_SEQUENCES, .loss = PLM_LOSS_SQUARES, .outputs = 1};
+    config->model.head = (struct plm_head_config){.kind = PLM_PREDICTS_SEQUENCES,
+                                                  .loss = PLM_LOSS_SQUARES,
+                                                  .outputs = 1,
+                                                  .dropout = drawn->dropout};
   model_case_open(model, &config->model, &options, PLM_PRECISION_FP32, 4);
 }
 
-/* Runs step NUMBER and returns its loss. */
-static double run(const struct plm_step_parts *parts, const struct plm_batch *batch)
+/* Runs step NUMBER and returns its loss and the norm of its gradients. */
+static double run(const struct plm_step_parts *parts, const struct plm_batch *batch, double *norm)
 {
   struct plm_error error = {0};
   struct plm_step *step;
@@ -83,11 +88,13 @@ static double run(const struct plm_step_parts *parts, const struct plm_batch *ba
   plm_step_input_deinit(&input);
   plm_step_close(step);
   free(block);
+  *norm = result.grad_norm;
   return result.loss;
 }
 
-/* keys (micro_chunks, L), or NULL: those of its last micro-batch. */
-static double loss_of(const struct drawn *drawn, uint64_t *keys)
+/* keys (micro_chunks, L), or NULL: those of its last micro-batch. norm receives that of the
+ * gradients. */
+static double loss_of(const struct drawn *drawn, uint64_t *keys, double *norm)
 {
   static struct case_documents documents;
   static struct plm_config config;
@@ -126,7 +133,7 @@ static double loss_of(const struct drawn *drawn, uint64_t *keys)
                                        .shares = 1,
                                        .ranks = &ranks,
                                        .owners = owners};
-  const double loss = run(&parts, &placed.batch);
+  const double loss = run(&parts, &placed.batch, norm);
   if (keys != NULL)
     model.ops->download(model.ops, keys, plm_model_device_adapter_keys(model.model),
                         (size_t)drawn->micro_chunks * L * sizeof *keys);
@@ -150,23 +157,43 @@ static void a_step_drops_by_its_chunks(void **state)
 {
   (void)state;
   for (int labels = 0; labels < 2; labels++) {
-    const struct drawn whole = {labels, CHUNKS, 0.5, 7}, seeded = {labels, CHUNKS, 0.5, 8},
-                       without = {labels, CHUNKS, 0, 7};
-    const double loss = loss_of(&whole, NULL);
-    assert_false(is_near(loss_of(&seeded, NULL), loss));
-    assert_false(is_near(loss_of(&without, NULL), loss));
+    const struct drawn whole = {labels, CHUNKS, 0.5, 7, PLM_RECOMPUTE_NONE},
+                       seeded = {labels, CHUNKS, 0.5, 8, PLM_RECOMPUTE_NONE},
+                       without = {labels, CHUNKS, 0, 7, PLM_RECOMPUTE_NONE};
+    double norm, again;
+    const double loss = loss_of(&whole, NULL, &norm);
+    assert_false(is_near(loss_of(&seeded, NULL, &again), loss));
+    assert_false(is_near(loss_of(&without, NULL, &again), loss));
     for (uint32_t micro = 1; micro <= 2; micro++) {
       uint64_t keys[2 * L];
-      const struct drawn cut = {labels, micro, 0.5, 7};
-      assert_true(is_near(loss_of(&cut, keys), loss));
+      const struct drawn cut = {labels, micro, 0.5, 7, PLM_RECOMPUTE_NONE};
+      assert_true(is_near(loss_of(&cut, keys, &again), loss));
       for (uint32_t i = 0; i < micro * L; i++)
         assert_true(keys[i] == plm_dropout_key(NUMBER * CHUNKS + CHUNKS - micro + i / L, i % L));
     }
   }
 }
 
+/* The backward pass draws the masks of the forward pass again, in a head for labels too. */
+static void recomputation_drops_the_same(void **state)
+{
+  (void)state;
+  for (int labels = 0; labels < 2; labels++) {
+    double norm, again;
+    struct drawn drawn = {labels, 2, 0.5, 7, PLM_RECOMPUTE_NONE};
+    const double loss = loss_of(&drawn, NULL, &norm);
+    assert_true(norm > 0);
+    for (int recompute = PLM_RECOMPUTE_MLP; recompute <= (int)PLM_RECOMPUTE_BLOCK; recompute++) {
+      drawn.recompute = (enum plm_recompute)recompute;
+      assert_true(loss_of(&drawn, NULL, &again) == loss);
+      assert_true(again == norm);
+    }
+  }
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_drops_by_its_chunks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_drops_by_its_chunks),
+                                     cmocka_unit_test(recomputation_drops_the_same)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
