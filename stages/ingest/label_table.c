@@ -23,12 +23,21 @@ struct table_column {
   uint64_t found;       /* sequences that have a row */
 };
 
+/* A document of the corpus whose split the table gives. */
+struct placed {
+  uint64_t hash; /* of the residues */
+  const struct plm_labelled_row *row;
+};
+
 struct plm_label_table {
   bool by_name;
   struct plm_label_schema schema;
   struct table_column *columns; /* (schema.count) */
   struct table_column split;    /* its table has no rows without a column of splits */
   bool has_split;
+  const struct plm_labelled_row *split_row; /* of the sequence that was included last */
+  struct placed *placed;                    /* (placed_count) */
+  size_t placed_count, placed_capacity;
   uint8_t *record;
   size_t capacity;
   uint64_t sequences, labelled, left_out;
@@ -212,6 +221,7 @@ void plm_label_table_close(struct plm_label_table *table)
   }
   plm_labelled_table_deinit(&table->split.table);
   free(table->split.keys);
+  free(table->placed);
   free(table->columns);
   plm_label_schema_deinit(&table->schema);
   free(table->record);
@@ -321,16 +331,34 @@ bool plm_label_table_includes(struct plm_label_table *table, const struct plm_se
   *row = (struct plm_label_row){0};
   if (!table->has_split) return true;
   const struct plm_labelled_row *split = find_row(&table->split, table->by_name, sequence);
+  table->split_row = split;
   row->has_split = split != NULL;
   if (split != NULL) row->split = (enum plm_split)split->part;
   table->left_out += split == NULL;
   return split != NULL;
 }
 
+static plm_status note_placed(struct plm_label_table *table, const struct plm_sequence *sequence,
+                              struct plm_error *error)
+{
+  if (table->placed_count == table->placed_capacity) {
+    const size_t capacity = 2 * table->placed_capacity + 256;
+    struct placed *placed = realloc(table->placed, capacity * sizeof *placed);
+    if (placed == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu sequences", capacity);
+    table->placed = placed;
+    table->placed_capacity = capacity;
+  }
+  table->placed[table->placed_count++] =
+      (struct placed){plm_hash64_bytes(sequence->residues, sequence->size), table->split_row};
+  return PLM_OK;
+}
+
 plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_sequence *sequence,
                                 struct plm_label_row *row, struct plm_error *error)
 {
   table->sequences++;
+  if (table->has_split) PLM_TRY(note_placed(table, sequence, error));
   if (table->schema.count == 0) return PLM_OK;
   PLM_TRY(make_record(table, sequence, error));
   row->record = table->record;
@@ -339,6 +367,38 @@ plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_
 }
 
 /* ---- what was unusual --------------------------------------------------------------------- */
+
+static int by_hash(const void *left, const void *right)
+{
+  const uint64_t a = ((const struct placed *)left)->hash, b = ((const struct placed *)right)->hash;
+  return (a > b) - (a < b);
+}
+
+/* Sequences of the corpus, also of FASTA beside the table, that are in several splits. */
+static void report_shared(const struct plm_label_table *table)
+{
+  uint64_t counts[PLM_PARTS] = {0}, lines[PLM_PARTS] = {0};
+  char count[32];
+  struct placed *placed = table->placed;
+  if (placed != NULL) qsort(placed, table->placed_count, sizeof *placed, by_hash);
+  for (size_t begin = 0, end; begin < table->placed_count; begin = end) {
+    bool several = false;
+    for (end = begin + 1; end < table->placed_count; end++) {
+      if (placed[end].hash != placed[begin].hash) break;
+      several |= placed[end].row->part != placed[begin].row->part;
+    }
+    for (size_t i = begin; i < end && several; i++) {
+      const struct plm_labelled_row *row = placed[i].row;
+      counts[row->part]++;
+      if (lines[row->part] == 0 || row->line < lines[row->part]) lines[row->part] = row->line;
+    }
+  }
+  for (int part = PLM_PART_VALID; part <= (int)PLM_PART_TEST; part++)
+    if (counts[part] > 0)
+      plm_warning("sequences of the %s split that another split has too: %s, the first is in line "
+                  "%" PRIu64,
+                  plm_label_part_names[part], plm_format_count(counts[part], count), lines[part]);
+}
 
 static void report_column(const struct plm_label_table *table, uint32_t i,
                           const struct plm_label_column *column)
@@ -373,14 +433,7 @@ plm_status plm_label_table_report(const struct plm_label_table *table,
   if (table->left_out > 0)
     plm_warning("sequences without a split, which are left out: %s",
                 plm_format_count(table->left_out, count));
-  for (int part = PLM_PART_VALID; part <= (int)PLM_PART_TEST; part++) {
-    if (table->split.table.shared[part].count == 0) continue;
-    plm_warning("sequences of the %s split that another split has too: %s, the first is in line "
-                "%" PRIu64,
-                plm_label_part_names[part],
-                plm_format_count(table->split.table.shared[part].count, count),
-                table->split.table.shared[part].line);
-  }
+  report_shared(table);
   if (table->schema.count == 0) return PLM_OK;
   if (table->labelled == 0) {
     const struct plm_labelled_table *first = &table->columns[0].table;

@@ -52,9 +52,9 @@ bool plm_label_table_includes(struct plm_label_table *table, const struct plm_se
 plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_sequence *sequence,
                                 struct plm_label_row *row, struct plm_error *error);
 
-/* Says what was unusual: rows without a sequence, sequences without labels or without a split, and
- * classes that the training split of this schema does not have. PLM_FORMAT: no sequence has any
- * label. */
+/* Says what was unusual: rows without a sequence, sequences without labels or without a split,
+ * those that several splits have, and classes that the training split of this schema does not have.
+ * PLM_FORMAT: no sequence has any label. */
 plm_status plm_label_table_report(const struct plm_label_table *table,
                                   const struct plm_label_schema *schema, struct plm_error *error);
 

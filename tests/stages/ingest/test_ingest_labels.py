@@ -261,6 +261,19 @@ def test_duplicates_across_splits_are_said():
     assert said.format("valid", 1, 44) in result.stderr
     assert "sequences of the train split" not in result.stderr
 
+    # FASTA with the table beside it has two names for one sequence
+    write_fasta("in.fasta", [row[0] for row in rows[1:]], names=[f"p{i}" for i in range(1, 44)])
+    write_table(
+        "beside.csv",
+        [("name", "y", "set")] + [(f"p{i}", *row[1:]) for i, row in enumerate(rows) if i],
+    )
+    beside = ["--labels-table", "beside.csv", "--labels", "y", "--split-column", "set"]
+    result = ingest("in.fasta", *beside)
+    assert said.format("test", 2, 42) in result.stderr
+    assert said.format("valid", 1, 44) in result.stderr
+    # the corpus has only the first of each
+    assert "that another split has too" not in ingest("in.fasta", *beside, "--deduplicate").stderr
+
 
 def test_too_many_classes_name_the_line():
     letters = "ACDEFGHIKLMNPQRSTVWY"
