@@ -43,6 +43,7 @@ ALLOCATING = {"malloc", "calloc", "realloc", "aligned_alloc"}
 # The order of two of their arguments has no effect.
 SYMMETRIC = {
     "min", "max", "fmin", "fmax", "fminf", "fmaxf", "calloc", "plm_alloc_zeroed", "plm_hash_equal",
+    "plm_product_shape_equal",
 }  # fmt: skip
 COMPARING = {
     "strcmp",

@@ -233,6 +233,7 @@ static void consumers_without_a_place_are_told(void **state)
     say_welcome(&s, i == 0 ? TRAINER : EVALUATOR, others[i]);
     turn(&s, TRAINER);
   }
+  turn(&s, TRAINER); /* a link answers before what its WELCOME names is looked at */
   const char *said = captured_end();
   plm_log_init("test", PLM_LOG_ERROR);
   assert_int_equal(captured_times(said, "tcp://192.0.2.1:5 reaches beyond this host"), 1);

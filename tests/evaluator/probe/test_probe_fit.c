@@ -81,8 +81,8 @@ static struct plm_probe_items items_of(void)
 static plm_status fit_items(const struct plm_probe_items *items, double alpha,
                             struct plm_probe_fit *fit, struct plm_error *error)
 {
-  const struct plm_features features = {x, WIDTH};
-  return plm_probe_fit_run(items, &features, alpha, pool, fit, error);
+  error = error != NULL ? error : &(struct plm_error){0};
+  return plm_probe_fit_run(items, &(struct plm_features){x, WIDTH}, alpha, pool, fit, error);
 }
 
 /* ---- the same once more ---------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static void predicted_by(const struct plm_probe_items *items, const struct plm_p
   predictions(items, list, alpha, out);
   for (uint32_t i = 0; i < fit->count; i++)
     for (uint32_t k = 0; k < width && items->parts[fit->items[i]] == part; k++)
-      near(fit->predicted[i * width + k], out[fit->items[i] * width + k], 1e-4);
+      near(fit->predicted[i * width + k], out[fit->items[i] * width + k], 1e-8);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */

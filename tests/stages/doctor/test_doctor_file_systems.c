@@ -1,4 +1,5 @@
-/* What `doctor` says of remote file systems and of those on which few files can still be made. */
+/* What `doctor` says of remote file systems, of those on which few files can still be made, and of
+ * the folder of control sockets. */
 #include "stages/doctor/doctor.h"
 
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "stages/supervisor/control/supervisor_socket.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -103,11 +105,26 @@ static void few_files_are_left(void **state)
   assert_string_equal(findings_of("disk", yaml), "");
 }
 
+/* The folder is told in which the socket will be, not the socket. */
+static void control_sockets_have_a_folder(void **state)
+{
+  char yaml[2 * PLM_PATH_SIZE], expected[512], path[PLM_SOCKET_PATH_SIZE];
+  (void)state;
+  const char *run = scratch_path("sockets");
+  assert_int_equal(plm_directory_make(run, NULL), PLM_OK);
+  assert_int_equal(plm_socket_path(run, path, NULL), PLM_OK);
+  snprintf(yaml, sizeof yaml, "corpus: c\nrun: %s\n", run);
+  snprintf(expected, sizeof expected, "ok: sockets can be made in %.*s; \n",
+           (int)(strrchr(path, '/') - path), path);
+  assert_string_equal(findings_of("control socket", yaml), expected);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(corpora_on_a_remote_file_system),
       cmocka_unit_test(few_files_are_left),
+      cmocka_unit_test(control_sockets_have_a_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

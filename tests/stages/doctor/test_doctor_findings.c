@@ -16,7 +16,6 @@
 #include "common/base/files/file.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
-#include "stages/supervisor/control/supervisor_socket.h"
 #include "stages/supervisor/prepare/run_ports.h"
 #include "tests/support/cases/answering_supervisor.h"
 #include "tests/support/corpora/written_corpus.h"
@@ -162,20 +161,6 @@ static void a_folder_that_takes_no_files(void **state)
   expect("run folder", PLM_GRADE_PROBLEM,
          "in /proc, no file can be made: No such file or directory",
          "make it writable, or choose another place with `run` or --run DIR");
-}
-
-/* The folder is told in which the socket will be, not the socket. */
-static void control_sockets_have_a_folder(void **state)
-{
-  char expected[512], path[PLM_SOCKET_PATH_SIZE];
-  (void)state;
-  begin("");
-  assert_int_equal(plm_directory_make(config.run, NULL), PLM_OK);
-  assert_int_equal(plm_socket_path(config.run, path, NULL), PLM_OK);
-  plm_doctor_files(&doctor);
-  snprintf(expected, sizeof expected, "sockets can be made in %.*s",
-           (int)(strrchr(path, '/') - path), path);
-  expect("control socket", PLM_GRADE_OK, expected, "");
 }
 
 static void temporary_files_need_a_folder(void **state)
@@ -501,7 +486,6 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_run_folder_without_room, setup, end),
       cmocka_unit_test_setup_teardown(what_is_in_memory_is_lost, setup, end),
       cmocka_unit_test_setup_teardown(a_folder_that_takes_no_files, setup, end),
-      cmocka_unit_test_setup_teardown(control_sockets_have_a_folder, setup, end),
       cmocka_unit_test_setup_teardown(temporary_files_need_a_folder, setup, end),
       cmocka_unit_test_setup_teardown(corpora_are_read, setup, end),
       cmocka_unit_test_setup_teardown(limits_that_are_too_low, setup, end),
