@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Objectives with labels, with dropout in their heads: two ranks, which are killed and resumed, give the bits of one, in the
-# exact metrics, the weights, the moments and what config.json says about the labels.
+# Objectives with labels, with dropout in their heads, also with adapters and with frozen blocks: two ranks, which are killed
+# and resumed as two or as four, give the bits of one, in the exact metrics, the weights, the moments and what config.json says
+# about the labels.
 . "$PLM_ROOT/tests/support/shell/trainer.sh"
 . "$PLM_ROOT/tests/support/shell/ranks.sh"
 make_table() {
@@ -35,10 +36,10 @@ same_configs() {
   done
 }
 
-# try OBJECTIVE [ARG...]
+# try OBJECTIVE RESUMED [ARG...]: as RESUMED ranks after the kill
 try() {
-  local objective=$1 one=$PLM_TMP/one-$1 two=$PLM_TMP/two-$1
-  shift
+  local objective=$1 resumed=$2 one=$PLM_TMP/one-$1 two=$PLM_TMP/two-$1
+  shift 2
   local -a set_of=("${set[@]}" --set "trainer.objective=$objective" "$@")
   run_undisturbed_ranks 1 "$one" "${set_of[@]}"
   [ "$(jq -r .objective "$one/checkpoints/latest/config.json")" = "$objective" ] || fail "config.json has another objective"
@@ -49,15 +50,17 @@ try() {
   wait "$trainer_pid"
   no_rank_left "${ranks[@]}"
   [[ $(newest_step "$two") = [12] ]] || fail "the checkpoints are $(ls "$two/checkpoints")"
-  run_ranks 2 "$two" "${set_of[@]}" || fail "two ranks of $objective ended with $?"
+  run_ranks "$resumed" "$two" "${set_of[@]}" || fail "$resumed ranks of $objective ended with $?"
   stop_packer
   same_checkpoints "$one" "$two"
   same_configs "$one" "$two"
   same_run "$one" "$two" 3
 }
 
-try regression --set 'trainer.labels=[charge,size]' --set trainer.head.hidden_size=48
-try residues --set trainer.labels=structure --set trainer.class_weights=balanced
+try regression 2 --set 'trainer.labels=[charge,size]' --set trainer.head.hidden_size=48
+try residues 2 --set trainer.labels=structure --set trainer.class_weights=balanced
 [ -z "${PLM_TEST_FEWER:-}" ] || exit 0 # enough for `make test`: labels of sequences and of residues
-try classification --set trainer.labels=family --set trainer.class_weights=balanced
-try multilabel --set trainer.labels=has --set model.architecture=patch_unet
+try classification 4 --set trainer.labels=family --set trainer.class_weights=balanced --set trainer.lora.rank=4 \
+  --set 'trainer.lora.targets=[q, v, up]' --set trainer.lora.dropout=0.1
+try multilabel 4 --set trainer.labels=has --set model.architecture=patch_unet --set trainer.freeze.embeddings=true \
+  --set trainer.freeze.blocks=1
