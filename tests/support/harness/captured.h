@@ -10,8 +10,8 @@ void captured_begin(int descriptor);
  * until the next capture begins. */
 const char *captured_end(void);
 
-/* Before the process ends with a message: puts back the descriptors and writes there what was
- * captured. A signal handler may call it. */
+/* Before the process ends with a message: puts back the descriptors and writes there what had
+ * reached them. What a stream still buffers is lost. A signal handler may call it. */
 void captured_abandon(void);
 
 /* How often the text says something. */

@@ -33,7 +33,7 @@ struct tail {
   uint64_t mark;   /* MARK and the size */
 };
 enum { GUARD = 0xA5, GUARD_BYTES = 16, BEHIND = GUARD_BYTES + sizeof(struct tail) };
-/* What is in memory that was not yet written, or is released: as a number of 32 bits -6,331.6 or
+/* What is in memory that was not yet written, or is released: as a number of 32 bits -6,328.7 or
  * -976,894,523. So many bytes of a block are filled. */
 enum { UNSET = 0xC5, MOST_UNSET = 4096, MOST_UNSET_GUARDED = 1 << 20 };
 static const uint64_t MARK = UINT64_C(0x5A17) << 48;
@@ -223,8 +223,8 @@ static char *begin_of_guard(const struct guarded *g)
   return g->block == g->behind ? g->block : g->block - smaller(before, GUARD_BYTES);
 }
 
-/* alignment: 0 is that of any object of this size. A block of 12 bytes begins at a multiple
- * of 4. Returns NULL if the block is not chosen, or if there is no room. */
+/* alignment: 0 is that of any object of this size (checked_memory.h). Returns NULL if the block is
+ * not chosen, or if there is no room. */
 static void *take_guarded(size_t size, size_t alignment, bool zeroed, void *caller)
 {
   if (alignment == 0) alignment = size % 16 == 0 ? 16 : size & -size;
@@ -275,11 +275,20 @@ static void release_guarded(int slot, void *block)
   unlock();
 }
 
+/* The block of the slot. Before the one of the next slot may lie nothing but the closed page of
+ * this one: then the closer one of both. */
+static const struct guarded *closest(int slot, const char *address)
+{
+  const struct guarded *g = &guarded[slot], *next = g + 1;
+  if (slot + 1 == GUARDED_SLOTS || !next->live) return g;
+  return g->block == NULL || address - g->behind > next->block - address ? next : g;
+}
+
 bool checked_memory_find(const void *address, struct checked_memory_place *place)
 {
   const int slot = guarded_slot_of(address);
-  if (slot < 0 || guarded[slot].block == NULL) return false;
-  const struct guarded *g = &guarded[slot];
+  const struct guarded *g = slot < 0 ? NULL : closest(slot, address);
+  if (g == NULL || g->block == NULL) return false;
   *place = (struct checked_memory_place){.byte = (const char *)address - g->block,
                                          .size = (size_t)(g->tail.mark ^ MARK),
                                          .released = !g->live,
@@ -373,11 +382,20 @@ void checked_memory_resume(long at)
 
 #define CALLER __builtin_return_address(0)
 
+/* Whether a block of this size and what is behind it is impossible. */
+static bool is_too_much(size_t size)
+{
+  if (size <= SIZE_MAX - BEHIND) return false;
+  errno = ENOMEM;
+  return true;
+}
+
 /* alignment: 0 is any */
 static void *take(size_t size, size_t alignment, bool zeroed, void *caller)
 {
+  if (is_too_much(size)) return NULL;
   void *block = take_guarded(size, alignment, zeroed, caller);
-  if (block != NULL || size > SIZE_MAX - BEHIND) return block;
+  if (block != NULL) return block;
   if (zeroed) return give(__libc_calloc(1, size + BEHIND), size, size, caller);
   return give(alignment == 0 ? __libc_malloc(size + BEHIND)
                              : __libc_memalign(alignment, size + BEHIND),
@@ -405,7 +423,8 @@ void *malloc(size_t size)
 static void *take_zeroed(size_t count, size_t size, void *caller)
 {
   size_t bytes;
-  if (fails(caller) || __builtin_mul_overflow(count, size, &bytes)) return NULL;
+  if (fails(caller)) return NULL;
+  if (__builtin_mul_overflow(count, size, &bytes)) bytes = SIZE_MAX;
   return take(bytes, 0, true, caller);
 }
 
@@ -426,7 +445,7 @@ static void *move(void *old, size_t old_size, void *block, size_t size)
 void *realloc(void *old, size_t size)
 {
   if (fails(CALLER)) return NULL;
-  if (old == NULL) return take(size, 0, false, CALLER);
+  if (old == NULL || is_too_much(size)) return take(size, 0, false, CALLER);
   const int slot = guarded_slot_of(old);
   if (slot >= 0)
     return move(old, (size_t)(guarded[slot].tail.mark ^ MARK), take(size, 0, false, CALLER), size);
@@ -435,7 +454,9 @@ void *realloc(void *old, size_t size)
   void *block = take_guarded(size, 0, false, CALLER);
   if (block != NULL) return move(old, old_size, block, size);
   check_released(old);
-  return give(__libc_realloc(old, size + BEHIND), smaller(old_size, size), size, CALLER);
+  block = __libc_realloc(old, size + BEHIND);
+  if (block == NULL && known >= 0) (void)give(old, old_size, old_size, CALLER); /* it stays */
+  return give(block, smaller(old_size, size), size, CALLER);
 }
 
 void *aligned_alloc(size_t alignment, size_t size)

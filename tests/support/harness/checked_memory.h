@@ -1,10 +1,17 @@
 /* The memory of a test program. Every test program replaces malloc and its kin by functions that
  * put bytes behind each block, which nobody may write, and that remember the blocks of the program,
  * so that what a test has not released is found and named; the project's shared libraries belong
- * to the program. Most blocks of the program end at a page that nobody may access, nor the block
- * once it is released, so that whoever reads or writes too far or too late dies at once. Memory
- * that is not yet written is 0xC5. Blocks that other libraries take for themselves are passed
- * through. A sanitizer brings its own malloc: then nothing is replaced, and nothing is counted. */
+ * to the program. Most blocks of the program end at a page that nobody may access: of those that
+ * one place of the program takes in a test, the first 64 and then some, up to 32 MiB each. Nobody
+ * may access such a block once it is released either. Whatever reads or writes past its end or too
+ * late dies at once, unless it stays within the bytes that align the end. Memory that is not yet
+ * written is 0xC5. Blocks that other libraries take for themselves are passed through. A sanitizer
+ * brings its own malloc: then nothing is replaced, and nothing is counted.
+ *
+ * Such a block is aligned as an object of its size has to be, not as any object, which C demands: a
+ * block of 12 bytes begins at a multiple of 4. So reading one element too far is found. x86 and
+ * aarch64 allow it. A test of code that needs the alignment of malloc calls
+ * checked_memory_guard(false). */
 #ifndef PLM_TESTS_SUPPORT_HARNESS_CHECKED_MEMORY_H
 #define PLM_TESTS_SUPPORT_HARNESS_CHECKED_MEMORY_H
 
@@ -35,7 +42,7 @@ void checked_memory_begin_test(void);
 /* Whether blocks of this test end at such a page. */
 void checked_memory_guard(bool on);
 
-/* The block that ends, or has ended, closest to an address that may not be accessed. */
+/* The block that lies, or has lain, closest to an address that may not be accessed. */
 struct checked_memory_place {
   ptrdiff_t byte; /* of the block, or before or behind it */
   size_t size;

@@ -88,7 +88,8 @@ static void tell_fault(int number, siginfo_t *information, void *context)
   struct checked_memory_place place;
   (void)context;
   if (information->si_code <= 0 || !checked_memory_find(information->si_addr, &place)) {
-    sigaction(number, &fault_before, NULL); /* the instruction runs again */
+    sigaction(number, &fault_before, NULL);       /* the instruction runs again */
+    if (information->si_code <= 0) raise(number); /* a process has sent it */
     return;
   }
   captured_abandon();

@@ -1,7 +1,9 @@
 /* See guarded_blocks.h. A slot that is released is only used again when others of its size have
- * been released after it, so that a late access still finds it closed. */
+ * been released after it, so that a late access still finds it closed. But it is used again at once
+ * if it has more than RESTING_PAGES pages, or if no other slot of its size is free. */
 #include "tests/support/harness/guarded_blocks.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -94,7 +96,10 @@ char *guarded_open(int slot, size_t bytes)
 {
   char *const behind = end_of(slot);
   const size_t open = whole_pages(bytes);
-  return mprotect(behind - open, open, PROT_READ | PROT_WRITE) == 0 ? behind : NULL;
+  const int before = errno;
+  if (mprotect(behind - open, open, PROT_READ | PROT_WRITE) == 0) return behind;
+  errno = before; /* the block comes from elsewhere */
+  return NULL;
 }
 
 void guarded_close(int slot, size_t bytes)

@@ -1,8 +1,8 @@
 /* Blocks of memory that end at a page which nobody may access, and whose own pages nobody may
- * access once they are released: who reads or writes too far, or too late, dies at once. There are
- * slots of 1, 2, 4, ... pages, each followed by such a page; a block takes a slot and lies at its
- * end. Only checked_memory.c uses them. The caller makes sure that only one thread at a time is in
- * guarded_take or guarded_give_back. */
+ * access once they are released: whatever reads or writes too far, or too late, dies at once. There
+ * are slots of 1, 2, 4, ... pages, each followed by such a page; a block takes a slot and lies at
+ * its end. Only checked_memory.c uses them. The caller makes sure that only one thread at a time is
+ * in guarded_take or guarded_give_back. */
 #ifndef PLM_TESTS_SUPPORT_HARNESS_GUARDED_BLOCKS_H
 #define PLM_TESTS_SUPPORT_HARNESS_GUARDED_BLOCKS_H
 

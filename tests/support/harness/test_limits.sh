@@ -54,7 +54,13 @@ says err '^FAILED: reads_what_is_released uses byte 99999 of a block of 100000 b
 run_tool 134 reads_what_was_moved
 says err '^FAILED: reads_what_was_moved uses byte 0 of a block of 100 bytes that is released, here:$'
 run_tool 0 reads_what_was_not_written
+run_tool 1 raises_a_fault # which has no address
 run_tool 0 takes_many
+run_tool 0 takes_too_much
+run_tool 134 writes_behind_what_stayed
+says err '^FAILED: byte 24 of a block of 24 bytes was written$'
+run_tool 134 reads_before
+says err '^FAILED: reads_before uses byte -1 of a block of 4096 bytes, here:$'
 
 run_tool 134 locks_twice
 says err '^FAILED: a thread locks a mutex that it holds$'

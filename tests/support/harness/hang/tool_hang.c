@@ -2,6 +2,7 @@
  * whose name says what they wait for, one that is skipped, and some that leave something behind.
  *
  *   tool_hang [GROUP]      with GROUP, the preparation of all tests hangs as well */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -116,6 +117,16 @@ static void writes_before(void **state)
   free(kept);
 }
 
+/* Two blocks that fill their slots, which are neighbours. */
+static void reads_before(void **state)
+{
+  (void)state;
+  char *volatile first = malloc(4096);
+  kept = malloc(4096);
+  assert_ptr_equal(kept - first, 2 * 4096);
+  kept[0] = kept[-1];
+}
+
 static void reads_what_is_released(void **state)
 {
   (void)state;
@@ -140,7 +151,7 @@ static void releases_twice(void **state)
   free(kept);
 }
 
-/* No block has the pattern where it was written, and each has it elsewhere. */
+/* New memory has the pattern, except where it was written. */
 static void reads_what_was_not_written(void **state)
 {
   static const size_t sizes[] = {1, 40, 5000, 100000};
@@ -161,6 +172,50 @@ static void reads_what_was_not_written(void **state)
       free(block);
     }
   }
+}
+
+/* What is impossible is refused as C says, and the old block stays. */
+static void takes_too_much(void **state)
+{
+  static volatile size_t sizes[] = {SIZE_MAX, SIZE_MAX - 8, SIZE_MAX / 4};
+  (void)state;
+  for (int guard = 0; guard < 2; guard++) {
+    checked_memory_guard(guard == 1);
+    char *volatile block = malloc(24);
+    memset(block, 1, 24);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      void *none = NULL;
+      errno = 0;
+      assert_null(malloc(sizes[i]));
+      assert_int_equal(errno, ENOMEM);
+      errno = 0;
+      assert_null(calloc(sizes[i], 9));
+      assert_int_equal(errno, ENOMEM);
+      errno = 0;
+      assert_null(realloc(block, sizes[i]));
+      assert_int_equal(errno, ENOMEM);
+      assert_int_equal(posix_memalign(&none, 64, sizes[i]), ENOMEM);
+    }
+    for (int k = 0; k < 24; k++) assert_int_equal(block[k], 1);
+    free(block);
+  }
+}
+
+static void writes_behind_what_stayed(void **state)
+{
+  static volatile size_t most = SIZE_MAX / 4;
+  (void)state;
+  checked_memory_guard(false);
+  kept = malloc(24);
+  assert_null(realloc(kept, most));
+  kept[24] = 'x';
+  free(kept);
+}
+
+static void raises_a_fault(void **state)
+{
+  (void)state;
+  raise(SIGSEGV);
 }
 
 /* Memory that is aligned more than its size is, and more blocks than there are slots. */
@@ -238,6 +293,10 @@ int main(int argc, char **argv)
       cmocka_unit_test(reads_what_was_not_written),
       cmocka_unit_test(writes_behind_aligned),
       cmocka_unit_test(takes_many),
+      cmocka_unit_test(takes_too_much),
+      cmocka_unit_test(writes_behind_what_stayed),
+      cmocka_unit_test(reads_before),
+      cmocka_unit_test(raises_a_fault),
   };
   return cmocka_run_group_tests(tests, argc > 1 ? hang_first : NULL, NULL);
 }
