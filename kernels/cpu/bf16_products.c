@@ -6,10 +6,6 @@
 
 #include "kernels/cpu/product.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 /* A processor of at least this level, from this vendor, multiplies bf16 faster than fp32 with a
  * library of at least this version. */
 struct row {
@@ -46,11 +42,7 @@ struct plm_bf16_machine plm_bf16_machine(void)
   const enum plm_processor_level level = plm_processor_level();
   struct plm_bf16_machine machine = {.level = level < library.level ? level : library.level,
                                      .library = library.version};
-#if defined(__x86_64__)
-  unsigned most, parts[3];
-  if (__get_cpuid(0, &most, &parts[0], &parts[2], &parts[1]))
-    memcpy(machine.vendor, parts, sizeof parts);
-#endif
+  plm_processor_vendor(machine.vendor);
   return machine;
 }
 

@@ -13,8 +13,8 @@
 /* What the choice depends on. */
 struct plm_bf16_machine {
   enum plm_processor_level level; /* of the processor or the product library, the lesser one */
-  char vendor[13];                /* as cpuid reports it, "GenuineIntel"; "" if it has none */
-  uint32_t library;               /* plm_products_kind().version */
+  char vendor[PLM_PROCESSOR_VENDOR_SIZE]; /* as plm_processor_vendor has it */
+  uint32_t library;                       /* plm_products_kind().version */
 };
 
 /* This machine, as far as PLM_CPU_ISA and the library's limit let it be used. */

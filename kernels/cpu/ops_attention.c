@@ -51,11 +51,12 @@ void plm_cpu_attention_register(struct plm_cpu *cpu)
   const struct plm_attention_kernels *kernels = KERNELS[cpu->isa];
 #if defined(__x86_64__)
   const enum plm_processor_level level = plm_processor_level();
-  if (cpu->isa == PLM_ISA_AVX512 && level >= PLM_PROCESSOR_AVX512_BF16)
-    kernels = (cpu->bf16 || cpu->rounds_attention) && level >= PLM_PROCESSOR_AMX
-                  ? &plm_attention_kernels_avx512_amx
-              : plm_processor_splits_vectors() ? &plm_attention_kernels_narrow
-                                               : &plm_attention_kernels_avx512_bf16;
+  if (cpu->isa == PLM_ISA_AVX512 && level >= PLM_PROCESSOR_AVX512_BF16) {
+    kernels = &plm_attention_kernels_avx512_bf16;
+    if (plm_processor_splits_vectors()) kernels = &plm_attention_kernels_narrow;
+    if (level >= PLM_PROCESSOR_AMX && (cpu->bf16 || cpu->rounds_attention))
+      kernels = &plm_attention_kernels_avx512_amx;
+  }
 #endif
   cpu->attention = plm_attention_open(kernels, cpu->pool, cpu->bf16, cpu->rounds_attention);
   cpu->ops.attention_forward = attention_forward;

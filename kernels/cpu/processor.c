@@ -30,12 +30,21 @@ static bool has_amx(void)
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
 
+void plm_processor_vendor(char vendor[PLM_PROCESSOR_VENDOR_SIZE])
+{
+  unsigned highest, parts[3];
+  memset(vendor, 0, PLM_PROCESSOR_VENDOR_SIZE);
+  if (__get_cpuid(0, &highest, &parts[0], &parts[2], &parts[1]))
+    memcpy(vendor, parts, sizeof parts);
+}
+
 bool plm_processor_splits_vectors(void)
 {
   enum { FAMILY = 0x19 /* Zen 3 and Zen 4; Zen 3 has no such vectors */ };
-  unsigned highest, b, c, d, a;
-  if (!__get_cpuid(0, &highest, &b, &c, &d) || b != signature_AMD_ebx) return false;
-  if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+  char vendor[PLM_PROCESSOR_VENDOR_SIZE];
+  unsigned a, b, c, d;
+  plm_processor_vendor(vendor);
+  if (strcmp(vendor, "AuthenticAMD") != 0 || !__get_cpuid(1, &a, &b, &c, &d)) return false;
   const unsigned base = a >> 8 & 0xf, extension = a >> 20 & 0xff;
   return base + extension == FAMILY;
 }
@@ -53,6 +62,11 @@ static enum plm_processor_level processor_of_host(void)
   return has_amx() ? PLM_PROCESSOR_AMX : PLM_PROCESSOR_AVX512_BF16;
 }
 #else
+void plm_processor_vendor(char vendor[PLM_PROCESSOR_VENDOR_SIZE])
+{
+  memset(vendor, 0, PLM_PROCESSOR_VENDOR_SIZE);
+}
+
 bool plm_processor_splits_vectors(void)
 {
   return false;

@@ -23,8 +23,12 @@ enum plm_processor_level {
  * Linux to permit it for all threads of the process. */
 enum plm_processor_level plm_processor_level(void);
 
+/* As cpuid reports it, "GenuineIntel"; "" if the processor has none. */
+enum { PLM_PROCESSOR_VENDOR_SIZE = 13 };
+void plm_processor_vendor(char vendor[PLM_PROCESSOR_VENDOR_SIZE]);
+
 /* Whether the processor computes a vector of 64 bytes as two halves, so that both together cost as
- * much as the whole: Zen 4. */
+ * much as the whole; of those known: Zen 4. */
 bool plm_processor_splits_vectors(void);
 
 /* Sets *level to the level that PLM_CPU_ISA names. If it is not set, *limited is false and *level

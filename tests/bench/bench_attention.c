@@ -285,14 +285,14 @@ static const struct plm_attention_kernels *choose(const char **isa)
   if (*isa == NULL) {
     if (__builtin_cpu_supports("avx2")) *isa = "avx2";
     if (__builtin_cpu_supports("avx512vl")) *isa = "avx512";
-    if (__builtin_cpu_supports("avx512bf16")) *isa = "avx512_bf16";
+    if (__builtin_cpu_supports("avx512bf16"))
+      *isa = plm_processor_splits_vectors() ? "narrow" : "avx512_bf16";
     if (plm_processor_level() >= PLM_PROCESSOR_AMX) *isa = "avx512_amx";
   }
   if (*isa != NULL && strcmp(*isa, "avx2") == 0) return &plm_attention_kernels_avx2;
   if (*isa != NULL && strcmp(*isa, "avx512") == 0) return &plm_attention_kernels_avx512;
-  if (*isa != NULL && strcmp(*isa, "avx512_bf16") == 0)
-    return plm_processor_splits_vectors() ? &plm_attention_kernels_narrow
-                                          : &plm_attention_kernels_avx512_bf16;
+  if (*isa != NULL && strcmp(*isa, "narrow") == 0) return &plm_attention_kernels_narrow;
+  if (*isa != NULL && strcmp(*isa, "avx512_bf16") == 0) return &plm_attention_kernels_avx512_bf16;
   if (*isa != NULL && strcmp(*isa, "avx512_amx") == 0 && plm_processor_level() >= PLM_PROCESSOR_AMX)
     return &plm_attention_kernels_avx512_amx;
 #endif

@@ -430,7 +430,7 @@ static void narrow_vectors_give_the_same_bits(void **state)
 #if defined(__x86_64__)
   if (plm_processor_level() < PLM_PROCESSOR_AVX512_BF16) return; /* it has no such kernels */
   mixed_batch();
-  for (int32_t K = 16; K <= 56; K += 8) {
+  for (int32_t K = 16; K <= 128; K += 8) { /* 24, 72 and 88 are where they differ */
     struct attention_case whole, narrow;
     attention_case_init(&whole, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, K, false);
     attention_case_init(&narrow, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, K, false);

@@ -8,6 +8,7 @@
 #include "common/ops/ops.h"
 #include "kernels/cpu/processor.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/ops_case.h"
 
 static plm_status open_cpu(const char *level, int precision, const char *isa, struct plm_ops **ops,
                            struct plm_error *error)
@@ -49,6 +50,31 @@ static void lesser_levels_are_kept_to(void **state)
 }
 
 #if defined(__x86_64__)
+/* The value of a line of /proc/cpuinfo, "" if there is none. */
+static void read_value(const char *text, const char *name, char value[40])
+{
+  const char *line = strstr(text, name);
+  value[0] = '\0';
+  if (line != NULL) (void)sscanf(line + strlen(name), " : %39[^\n]", value);
+}
+
+/* Zen 4 has the family of Zen 3, which has no such vectors, so that the answer means nothing. */
+static void the_vendor_and_the_family_are_those_of_the_processor(void **state)
+{
+  (void)state;
+  char *text, named[40], family[40], vendor[PLM_PROCESSOR_VENDOR_SIZE];
+  size_t size;
+  if (ops_case_quick()) skip("qemu shows the /proc/cpuinfo of its host");
+  assert_int_equal(plm_file_read("/proc/cpuinfo", 1 << 24, &text, &size, NULL), PLM_OK);
+  read_value(text, "\nvendor_id", named);
+  read_value(text, "\ncpu family", family);
+  free(text);
+  plm_processor_vendor(vendor);
+  assert_string_equal(vendor, named);
+  assert_int_equal(plm_processor_splits_vectors(),
+                   strcmp(named, "AuthenticAMD") == 0 && atoi(family) == 25);
+}
+
 /* Without a limit, the level is what the kernel lists as the processor's features. */
 static void the_level_is_that_of_the_processor(void **state)
 {
@@ -60,6 +86,7 @@ static void the_level_is_that_of_the_processor(void **state)
                                        [PLM_PROCESSOR_AMX] = " amx_bf16 amx_tile "};
   char *text;
   size_t size;
+  if (ops_case_quick()) skip("qemu shows the /proc/cpuinfo of its host");
   unsetenv("PLM_CPU_ISA");
   assert_int_equal(plm_file_read("/proc/cpuinfo", 1 << 24, &text, &size, NULL), PLM_OK);
   char *flags = strstr(text, "\nflags");
@@ -98,6 +125,7 @@ int main(void)
     cmocka_unit_test(lesser_levels_are_kept_to),
 #if defined(__x86_64__)
     cmocka_unit_test(the_level_is_that_of_the_processor),
+    cmocka_unit_test(the_vendor_and_the_family_are_those_of_the_processor),
 #endif
     cmocka_unit_test(unknown_levels_are_refused),
   };
