@@ -5,7 +5,7 @@
 
 static void add_lengths(struct plm_document_lengths *lengths, const struct plm_batch *batch)
 {
-  for (uint32_t d = 0; d < batch->document_begin[batch->chunks]; d++) {
+  for (uint32_t d = batch->document_begin[0]; d < batch->document_begin[batch->chunks]; d++) {
     const struct plm_chunk_document *document = &batch->documents[d];
     lengths->cut += (uint64_t)document->residues + 2 > document->tokens;
     if (document->tokens > lengths->longest) lengths->longest = document->tokens;

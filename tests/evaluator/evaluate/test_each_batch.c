@@ -125,6 +125,49 @@ static void chunks_are_counted_for_a_bar(void **state)
   assert_int_equal(visits.chunks, CHUNKS);
 }
 
+/* Hands out the documents of the whole table, of which a batch has those from document_begin[0]. */
+static plm_status next_of_table(void *context, uint32_t most, struct plm_batch *batch,
+                                struct plm_error *error)
+{
+  struct packed_documents *packed = context;
+  const uint32_t first = packed->next;
+  const plm_status status = packed_documents_stream(packed).next(packed, most, batch, error);
+  batch->document_begin = packed->begin + first;
+  batch->documents = packed->documents;
+  return status;
+}
+
+static plm_status visit_nothing(void *context, const struct plm_batch *batch,
+                                struct plm_error *error)
+{
+  (void)context, (void)batch, (void)error;
+  return PLM_OK;
+}
+
+static void each_document_counts_once(void **state)
+{
+  (void)state;
+  static struct packed_documents packed;
+  struct plm_document_lengths expected = {0};
+  packed_documents_make(&packed, PLM_TOKENIZER_ESM, CHUNKS, 64, 20);
+  for (uint32_t d = 0; d < 2 * CHUNKS; d++) {
+    const struct plm_chunk_document *document = &packed.documents[d];
+    expected.cut += document->residues + 2 > document->tokens;
+    if (document->tokens > expected.longest) expected.longest = document->tokens;
+  }
+  for (int whole = 0; whole < 2; whole++) {
+    struct plm_chunk_stream stream = packed_documents_stream(&packed);
+    struct plm_document_lengths lengths = {0};
+    if (whole) stream.next = next_of_table;
+    const struct plm_batch_walk walk = {
+        .stream = &stream, .split = PLM_SPLIT_VALID, .most = 2, .lengths = &lengths};
+    assert_int_equal(plm_each_batch(&walk, visit_nothing, NULL, NULL), PLM_OK);
+    assert_int_equal(lengths.cut, expected.cut);
+    assert_int_equal(lengths.longest, expected.longest);
+  }
+  packed_documents_free(&packed);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -133,6 +176,7 @@ int main(void)
       cmocka_unit_test(an_error_of_the_visit_ends_it),
       cmocka_unit_test(it_can_be_stopped_before_each_batch),
       cmocka_unit_test(chunks_are_counted_for_a_bar),
+      cmocka_unit_test(each_document_counts_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
