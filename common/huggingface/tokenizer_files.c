@@ -209,9 +209,9 @@ static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
 }
 
 static cJSON *vocabulary_model(const struct plm_model_config *model,
-                               const struct plm_tokenizer *tokenizer, bool pairs)
+                               const struct plm_tokenizer *tokenizer, bool bpe)
 {
-  cJSON *object = typed(pairs ? "BPE" : "WordLevel");
+  cJSON *object = typed(bpe ? "BPE" : "WordLevel");
   cJSON *vocabulary = cJSON_AddObjectToObject(object, "vocab");
   for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
     char text[TOKEN_TEXT_SIZE];
@@ -219,7 +219,7 @@ static cJSON *vocabulary_model(const struct plm_model_config *model,
     cJSON_AddNumberToObject(vocabulary, text, id);
   }
   cJSON_AddStringToObject(object, "unk_token", "<unk>");
-  if (pairs) cJSON_AddArrayToObject(object, "merges");
+  if (bpe) cJSON_AddArrayToObject(object, "merges");
   return object;
 }
 
@@ -234,22 +234,22 @@ static char *tokenizer_json(const struct plm_model_config *model,
                             const struct plm_tokenizer *tokenizer)
 {
   const enum plm_tokenizer_json form = plm_architecture_rules(model->architecture)->tokenizer_json;
-  const bool pairs = form == PLM_TOKENIZER_JSON_PAIRS;
+  const bool bpe = form == PLM_TOKENIZER_JSON_BPE;
   if (form == PLM_TOKENIZER_JSON_NONE) return NULL;
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "version", "1.0");
   cJSON_AddNullToObject(json, "truncation");
   cJSON_AddNullToObject(json, "padding");
   plm_json_put(json, "added_tokens", added_tokens(model, tokenizer));
-  plm_json_put(json, "normalizer", pairs ? cJSON_CreateNull() : normalizer(tokenizer));
-  plm_json_put(json, "pre_tokenizer", pairs ? cJSON_CreateNull() : pre_tokenizer(tokenizer));
+  plm_json_put(json, "normalizer", bpe ? cJSON_CreateNull() : normalizer(tokenizer));
+  plm_json_put(json, "pre_tokenizer", bpe ? cJSON_CreateNull() : pre_tokenizer(tokenizer));
   plm_json_put(json, "post_processor", post_processor(tokenizer));
-  if (pairs)
+  if (bpe)
     cJSON_AddNullToObject(json, "decoder");
   else
     plm_json_put(json, "decoder",
                  tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
-  plm_json_put(json, "model", vocabulary_model(model, tokenizer, pairs));
+  plm_json_put(json, "model", vocabulary_model(model, tokenizer, bpe));
   return print_and_delete(json);
 }
 

@@ -80,7 +80,7 @@ static const struct plm_architecture_rules rules[PLM_ARCHITECTURES] = {
                   .chain_break = 31, /* ESM-2 does not use this id */
                   .title = "ESM-C",
                   .tokenizer_class = "EsmcTokenizer",
-                  .tokenizer_json = PLM_TOKENIZER_JSON_PAIRS,
+                  .tokenizer_json = PLM_TOKENIZER_JSON_BPE,
                   .head_dropout = "classifier_dropout",
                   .intermediate = {.times = 8, .over = 3, .multiple = 256},
                   .block = {.prefix = "esmc.layers.",
@@ -129,6 +129,7 @@ uint32_t plm_architecture_intermediate(const struct plm_model_config *config)
 {
   const struct plm_architecture_rules *of = plm_architecture_rules(config->architecture);
   const uint32_t unit = of->intermediate.over * of->intermediate.multiple;
+  if (unit == 0) return 0;
   return (of->intermediate.times * config->hidden_size + unit - 1) / unit *
          of->intermediate.multiple;
 }
@@ -186,7 +187,7 @@ uint32_t plm_architecture_blocks(const struct plm_model_config *config)
 
 int plm_architecture_levels(const struct plm_model_config *config)
 {
-  if (!merges(config)) return 1;
+  if (!merges(config) || half(config) == 0) return 1;
   const int deepest = (int)half(config) - 1, v = halvings(config);
   return (deepest < v ? deepest : v) + 1;
 }

@@ -1,7 +1,8 @@
 /* The blocks of a configuration: their kinds, levels and widths, and where each takes its input
  * from. These are pure functions of struct plm_model_config. The parameter table, the layout of the
- * buffers, the masks and the FLOPs are derived from them. No other code distinguishes
- * architectures: it asks for a rule of struct plm_architecture_rules.
+ * buffers, the masks and the FLOPs are derived from them. Only its rows say what an architecture
+ * is: those of architecture.c, published_config.c and presets.c. Other code asks for a rule of
+ * struct plm_architecture_rules.
  *
  * doc/model.md#architectures has the formulas. n = num_unet_layers / 2, v = log2(max_length).
  */
@@ -59,10 +60,11 @@ struct plm_block_traits {
   bool bias; /* of every product */
 };
 
-/* What tokenizer.json has as its vocabulary. */
+/* What tokenizer.json has. */
 enum plm_tokenizer_json {
-  PLM_TOKENIZER_JSON_WORDS,
-  PLM_TOKENIZER_JSON_PAIRS, /* a BPE without merges, which has the same tokens; the class splits */
+  PLM_TOKENIZER_JSON_WORDS, /* a WordLevel vocabulary, and all that turns text into its tokens */
+  PLM_TOKENIZER_JSON_BPE,   /* the same vocabulary as a BPE without merges; no normalizer, no
+                               pre-tokenizer and no decoder, which the class brings */
   PLM_TOKENIZER_JSON_NONE   /* there is no such file: the class reads vocab.txt */
 };
 
@@ -113,7 +115,7 @@ struct plm_architecture_rules {
 const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture);
 /* The name of the product that an adapter is for. */
 const char *plm_block_target_name(const struct plm_block_names *names, enum plm_lora_target target);
-/* The default of intermediate_size; the architecture is published. */
+/* The default of intermediate_size; 0 if the architecture is not published. */
 uint32_t plm_architecture_intermediate(const struct plm_model_config *config);
 /* s = sqrt(num_hidden_layers / 36) with depth_scale, else 1. The model keeps s x instead of x in
  * its residual stream, so that blocks add their output as it is: every norm of the stream then uses
@@ -145,7 +147,7 @@ uint32_t plm_architecture_blocks(const struct plm_model_config *config);
 void plm_architecture_block(const struct plm_model_config *config, uint32_t i,
                             struct plm_block_shape *block);
 
-/* The number of levels: min(n - 1, v) + 1 for patch_unet, else 1. */
+/* The number of levels: min(n - 1, v) + 1 for patch_unet with n > 0, else 1. */
 int plm_architecture_levels(const struct plm_model_config *config);
 /* Blocks with attention are on levels below this; only bottlenecks are not. */
 int plm_architecture_attention_levels(const struct plm_model_config *config);

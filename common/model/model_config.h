@@ -11,9 +11,10 @@
 #include "common/model/head_config.h"
 #include "common/model/lora_config.h"
 
-/* What each of them is, architecture.c knows alone: other files ask plm_architecture_rules(). esm2
- * and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM and
- * EsmcForMaskedLM of transformers compute them. */
+/* Only its rows say what an architecture is: those of architecture.c, published_config.c and
+ * presets.c. Other files ask plm_architecture_rules(). esm2 and esmc are those of published weights
+ * (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM and EsmcForMaskedLM of transformers compute
+ * them. */
 enum plm_architecture {
   PLM_TRANSFORMER,
   PLM_UNET,

@@ -7,6 +7,7 @@
 #include "common/base/text/text.h"
 #include "common/config/config.h"
 #include "common/config/settings.h"
+#include "common/model/architecture.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
@@ -103,7 +104,7 @@ static void published_sizes_are_those_of_their_models(void **state)
     struct plm_config config;
     load(cases[i].text, &config);
     const struct plm_model_config *model = &config.model;
-    const bool published = model->architecture >= PLM_ESM2;
+    const bool published = plm_architecture_rules(model->architecture)->published;
     if (model->intermediate_size != cases[i].intermediate ||
         model->vocab_size != cases[i].vocabulary || model->tie_embeddings != cases[i].tied ||
         model->token_dropout != cases[i].dropout ||

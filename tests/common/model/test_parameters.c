@@ -145,6 +145,17 @@ static void a_patch_unet_has_the_names_of_the_page(void **state)
   free(f.table);
 }
 
+/* Whoever asks before the configuration is found faulty still gets a level. */
+static void a_patch_unet_without_pairs_of_layers_has_one_level(void **state)
+{
+  (void)state;
+  for (uint32_t layers = 0; layers <= 3; layers++) {
+    const struct plm_model_config config = configuration(PLM_PATCH_UNET, layers, 64, 2, 2.0);
+    assert_int_equal(plm_architecture_levels(&config), 1);
+    assert_int_equal(plm_architecture_group(&config), 1);
+  }
+}
+
 static void layers_beyond_one_position_are_bottlenecks(void **state)
 {
   (void)state;
@@ -299,6 +310,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_reference_unet_has_its_133_065_357_parameters),
       cmocka_unit_test(a_patch_unet_has_the_names_of_the_page),
+      cmocka_unit_test(a_patch_unet_without_pairs_of_layers_has_one_level),
       cmocka_unit_test(layers_beyond_one_position_are_bottlenecks),
       cmocka_unit_test(widths_stop_at_128_a_head),
       cmocka_unit_test(groups_follow_name_and_rank),

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/architecture.h"
 #include "tests/support/reference/reference_parts.h"
 
 struct tensor *reference_parameter_of(struct reference *r, const char *format, ...)
@@ -274,7 +275,8 @@ double reference_model_loss(const struct reference_request *request)
   r->leaves = calloc(request->parameter_count, sizeof(struct tensor *));
   PLM_ASSERT(r->leaves != NULL);
   build_levels(r);
-  if (request->config->architecture < PLM_ESM2) embed(r);
+  const bool published = plm_architecture_rules(request->config->architecture)->published;
+  if (!published) embed(r);
   struct tensor *x = r->levels[0].x0;
   switch (request->config->architecture) {
   case PLM_TRANSFORMER: x = transformer(r, x, request->config->num_hidden_layers); break;
@@ -282,7 +284,6 @@ double reference_model_loss(const struct reference_request *request)
   case PLM_PATCH_UNET: x = patch_unet(r, x); break;
   default: x = reference_published_hidden(r); break;
   }
-  const bool published = request->config->architecture >= PLM_ESM2;
   struct tensor *logits = published ? reference_published_head(r, x) : head(r, x);
   struct tensor *loss =
       tape_cross_entropy(r->tape, logits, request->targets->labels, request->targets->weights,
