@@ -157,6 +157,21 @@ static plm_status parse_own(const cJSON *json, struct plm_model_config *model, u
   return PLM_OK;
 }
 
+static plm_status refuse_type(const char *type, struct plm_error *error)
+{
+  char published[PLM_ARCHITECTURES][PLM_PUBLISHED_TYPE_SIZE];
+  const char *types[PLM_ARCHITECTURES + 2] = {"plm (plm-pipeline)"};
+  const size_t count = plm_published_model_types(published);
+  struct plm_text list = {0};
+  for (size_t i = 0; i < count; i++) types[1 + i] = published[i];
+  plm_text_put_list(&list, types, " and ");
+  plm_error_set(error, PLM_UNSUPPORTED, "\"model_type\" is \"%.80s\", a model of another kind",
+                type);
+  plm_error_hint(error, "these can be used: %s", list.data);
+  plm_text_deinit(&list);
+  return PLM_UNSUPPORTED;
+}
+
 /* A model of another kind is refused by its name, not by the first of our keys that it lacks. */
 static plm_status parse_json(const cJSON *json, struct plm_model_config *model, uint32_t *window,
                              enum plm_objective *objective, struct plm_error *error)
@@ -167,13 +182,7 @@ static plm_status parse_json(const cJSON *json, struct plm_model_config *model, 
     return plm_published_config_parse(json, architecture, model, objective, error);
   if (strcmp(type, "plm") == 0 || cJSON_HasObjectItem(json, "architecture"))
     return parse_own(json, model, window, objective, error);
-  struct plm_text types = {0};
-  plm_published_model_types(&types);
-  plm_error_set(error, PLM_UNSUPPORTED, "\"model_type\" is \"%.80s\", a model of another kind",
-                type);
-  plm_error_hint(error, "these can be used: plm (plm-pipeline)%s", types.data);
-  plm_text_deinit(&types);
-  return PLM_UNSUPPORTED;
+  return refuse_type(type, error);
 }
 
 plm_status plm_huggingface_config_parse(const char *text, size_t size,

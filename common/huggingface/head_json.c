@@ -65,16 +65,6 @@ const char *plm_head_auto_class(const struct plm_head_config *head)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-enum { EXACT_SIZE = 40 };
-
-/* So that the same bits are read back. cJSON leaves out digits that it takes for rounding errors.
- */
-static void print_exactly(double value, char text[EXACT_SIZE])
-{
-  (void)snprintf(text, EXACT_SIZE, "%.15g", value);
-  if (strtod(text, NULL) != value) (void)snprintf(text, EXACT_SIZE, "%.17g", value);
-}
-
 static void add_names(cJSON *json, uint32_t outputs, const struct plm_label_names *names)
 {
   cJSON *to_label = cJSON_AddObjectToObject(json, "id2label");
@@ -105,8 +95,8 @@ static cJSON *head_object(const struct plm_model_config *model, const struct plm
     cJSON *pair = cJSON_CreateArray();
     const double values[] = {names->mean[i], names->deviation[i]};
     for (int k = 0; k < 2; k++) {
-      char text[EXACT_SIZE];
-      print_exactly(values[k], text);
+      char text[PLM_JSON_NUMBER_SIZE];
+      plm_json_number_text(values[k], text);
       plm_json_append(pair, cJSON_CreateRaw(text));
     }
     plm_json_append(scaling, pair);

@@ -74,9 +74,8 @@ static const struct fixed_key esmc_fixed[] = {
 
 void plm_published_number_put(struct cJSON *json, const char *key, double value)
 {
-  char text[40];
-  (void)snprintf(text, sizeof text, "%.15g", value);
-  if (strtod(text, NULL) != value) (void)snprintf(text, sizeof text, "%.17g", value);
+  char text[PLM_JSON_NUMBER_SIZE];
+  plm_json_number_text(value, text);
   if (strpbrk(text, ".e") == NULL) strcat(text, ".0");
   cJSON_DeleteItemFromObjectCaseSensitive(json, key);
   plm_json_put(json, key, cJSON_CreateRaw(text));
@@ -309,12 +308,14 @@ bool plm_published_model_type(const char *model_type, enum plm_architecture *arc
   return false;
 }
 
-void plm_published_model_types(struct plm_text *text)
+size_t plm_published_model_types(char types[PLM_ARCHITECTURES][PLM_PUBLISHED_TYPE_SIZE])
 {
+  size_t count = 0;
   for (int a = 0; a < PLM_ARCHITECTURES; a++)
     if (layouts[a].model_type != NULL)
-      plm_text_printf(text, ", %s (%s)", layouts[a].model_type,
-                      plm_architecture_rules((enum plm_architecture)a)->title);
+      (void)snprintf(types[count++], PLM_PUBLISHED_TYPE_SIZE, "%s (%s)", layouts[a].model_type,
+                     plm_architecture_rules((enum plm_architecture)a)->title);
+  return count;
 }
 
 void plm_published_config_print(const struct plm_model_config *model, enum plm_objective objective,

@@ -8,10 +8,10 @@
 #define PLM_COMMON_HUGGINGFACE_PUBLISHED_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/base/text/text.h"
 #include "common/model/model_config.h"
 
 struct cJSON;
@@ -22,8 +22,9 @@ const char *plm_published_class(enum plm_architecture architecture);
 
 /* Whether a model_type ("esm") is read here, and as which architecture. */
 bool plm_published_model_type(const char *model_type, enum plm_architecture *architecture);
-/* Appends ", esm (ESM-2), …", all that are read here. */
-void plm_published_model_types(struct plm_text *text);
+/* All that are read here, as "esm (ESM-2)". Returns how many there are. */
+enum { PLM_PUBLISHED_TYPE_SIZE = 40 };
+size_t plm_published_model_types(char types[PLM_ARCHITECTURES][PLM_PUBLISHED_TYPE_SIZE]);
 
 /* Puts a number in place of any that the key has, exactly, and with a point: transformers 5 refuses
  * a whole number where its class has a float. */

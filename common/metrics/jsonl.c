@@ -34,9 +34,8 @@ void plm_metrics_number(cJSON *line, const char *name, double value)
     cJSON_AddNullToObject(line, name);
     return;
   }
-  char text[40]; /* 15 digits if they read back equal, otherwise 17 */
-  snprintf(text, sizeof text, "%.15g", value);
-  if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
+  char text[PLM_JSON_NUMBER_SIZE];
+  plm_json_number_text(value, text);
   cJSON_AddRawToObject(line, name, text);
 }
 

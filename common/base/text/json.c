@@ -38,6 +38,12 @@ cJSON *plm_json_parse_bytes(const char *text, size_t size, const char **end, boo
   return parsed;
 }
 
+void plm_json_number_text(double value, char text[PLM_JSON_NUMBER_SIZE])
+{
+  (void)snprintf(text, PLM_JSON_NUMBER_SIZE, "%.15g", value);
+  if (strtod(text, NULL) != value) (void)snprintf(text, PLM_JSON_NUMBER_SIZE, "%.17g", value);
+}
+
 void plm_json_append(cJSON *array, cJSON *item)
 {
   if (!cJSON_AddItemToArray(array, item)) cJSON_Delete(item);

@@ -18,6 +18,11 @@ uint64_t plm_json_whole(const struct cJSON *object, const char *name, uint64_t m
                         uint64_t otherwise);
 const char *plm_json_string(const struct cJSON *object, const char *name, const char *otherwise);
 
+/* A number that is read back as the same bits: with 15 digits if they suffice, else with 17. cJSON
+ * leaves out digits that it takes for rounding errors. */
+enum { PLM_JSON_NUMBER_SIZE = 40 };
+void plm_json_number_text(double value, char text[PLM_JSON_NUMBER_SIZE]);
+
 /* As cJSON_AddItemToArray and cJSON_AddItemToObject, but the item is released if it cannot be
  * added, because the array or the object is NULL. */
 void plm_json_append(struct cJSON *array, struct cJSON *item);
