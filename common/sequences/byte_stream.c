@@ -72,7 +72,7 @@ plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **strea
   if (opened->descriptor < 0 || fstat(opened->descriptor, &information) != 0) {
     status = plm_error_errno(error, "cannot open %s", opened->name);
   } else if (S_ISDIR(information.st_mode)) {
-    plm_error_set(error, PLM_IO, "%s is a folder", path);
+    plm_error_set(error, PLM_FORMAT, "%s is a folder, not a file", path);
     status = plm_error_hint(error, "name the files in it");
   }
   if (status != PLM_OK) {

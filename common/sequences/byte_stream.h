@@ -13,7 +13,8 @@
 
 struct plm_byte_stream;
 
-/* path "-" is standard input. A file whose name ends in .gz or .zst must be compressed that way. */
+/* path "-" is standard input. A file whose name ends in .gz or .zst must be compressed that way.
+ * PLM_FORMAT: it is a folder. */
 plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **stream,
                                 struct plm_error *error);
 /* Reads bytes in memory, which must stay valid. name is used in messages. */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/files/file.h"
 #include "common/base/text/strict_json.h"
 #include "common/run/stop.h"
 #include "common/sequences/table_columns.h"
@@ -281,10 +280,6 @@ plm_status plm_labelled_cells_open(const struct plm_labelled_request *request,
   cells->names[PLM_CELL_NAME] = request->name_column;
   if (request->name_column != NULL) cells->names[PLM_CELL_SEQUENCE] = NULL;
   if (split != NULL && strcmp(split, "set") == 0) cells->names[PLM_CELL_VALIDATION] = "validation";
-  if (plm_directory_exists(request->path)) {
-    plm_error_set(error, PLM_FORMAT, "%s is a folder, not a table", request->path);
-    return plm_error_hint(error, "name the file in it");
-  }
   PLM_TRY(plm_byte_stream_open(request->path, &cells->stream, error));
   plm_status status;
   do {

@@ -161,9 +161,9 @@ expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, kind: contacts, pa
 says err 'evaluator.tasks: a: 0 proteins are too few: 20 for training and at least one for the test'
 folder=(--set 'evaluator.tasks=[{name: a, path: assays, target: y}]')
 expect 7 plm-evaluator "$@" "${folder[@]}"
-says err 'evaluator.tasks: a: .*/assays is a folder, not a table'
+says err 'evaluator.tasks: a: .*/assays is a folder, not a file'
 expect 2 plm-pipeline validate -c pipeline.yaml "${folder[@]}"
-says err 'evaluator.tasks: a: .*/assays is a folder, not a table'
+says err 'evaluator.tasks: a: .*/assays is a folder, not a file'
 file=(--set 'evaluator.tasks=[{name: a, kind: contacts, path: t.csv}]')
 expect 7 plm-evaluator "$@" "${file[@]}"
 says err 'evaluator.tasks: a: .*/t.csv is not a folder'

@@ -197,7 +197,7 @@ static void what_tasks_name_is_read(void **state)
       {"kind: contacts, path: d}, {name: b, kind: contacts, path: t.csv", "b: "},
       {"path: t.csv, target: y, split: s}, {name: b, kind: contacts, path: t.csv", "b: "},
       {"kind: contacts, path: none}, {name: b, kind: contacts, path: t.csv", "b: "},
-      {"path: d, target: y, split: s", "/d is a folder, not a table\n"},
+      {"path: d, target: y, split: s", "/d is a folder, not a file\n"},
       {"kind: contacts, path: d", NULL},
   };
   (void)state;
