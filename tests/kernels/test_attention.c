@@ -220,33 +220,30 @@ static void packed_equals_separate(void **state)
   static const uint32_t lengths[] = {70, 3, 101, 41};
   struct choice sets[MOST_SETS];
   const size_t count = instruction_sets(sets);
-  const unsigned kinds[] = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_CAUSAL, PLM_ATTENTION_LOCAL};
+  const unsigned kinds[] = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL,
+                            PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL};
   for (size_t i = 0; i < count; i++)
     for (size_t m = 0; m < 3; m++) {
       struct attention_case packed;
       attention_batch_begin(&sample, 1, 220);
       for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++])
         attention_batch_add(&sample, 0, at, lengths[d]);
-      attention_case_init(&packed, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
-                          false);
+      attention_case_init(&packed, &sample.batch, kinds[m], 16, 0, 2, 32, false);
       run(&packed, sets[i].kernels, 2);
       for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++]) {
         struct attention_case alone;
         attention_batch_of(&sample, 1, 128, {0, 0, lengths[d]});
-        attention_case_init(&alone, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
-                            false);
+        attention_case_init(&alone, &sample.batch, kinds[m], 16, 0, 2, 32, false);
         for (size_t r = 0; r < lengths[d]; r++)
           for (size_t c = 0; c < alone.width; c++)
-            for (int t = 0; t <= DOUT; t++)
-              attention_case_set(
-                  &alone, (enum attention_tensor)t, r, c,
-                  (float)attention_case_get(&packed, (enum attention_tensor)t, at + r, c));
+            for (enum attention_tensor t = Q; t <= DOUT; t++)
+              attention_case_set(&alone, t, r, c, (float)attention_case_get(&packed, t, at + r, c));
         run(&alone, sets[i].kernels, 1);
         for (size_t r = 0; r < lengths[d]; r++)
           for (size_t c = 0; c < alone.width; c++)
-            for (int t = OUT; t < ATTENTION_TENSORS; t++)
-              assert_true(attention_case_get(&alone, (enum attention_tensor)t, r, c) ==
-                          attention_case_get(&packed, (enum attention_tensor)t, at + r, c));
+            for (enum attention_tensor t = OUT; t < ATTENTION_TENSORS; t++)
+              assert_true(attention_case_get(&alone, t, r, c) ==
+                          attention_case_get(&packed, t, at + r, c));
         attention_case_deinit(&alone);
       }
       attention_case_deinit(&packed);
@@ -330,8 +327,8 @@ static double executed_of_allowed(unsigned kinds, const struct plm_attention_ker
   return (double)area.executed / (double)area.allowed;
 }
 
-/* With documents of protein lengths in chunks of 1024, the kernels compute hardly more pairs than
- * the mask allows. */
+/* With documents of protein lengths (median 270) in chunks of 1024, the kernels compute hardly more
+ * pairs than the mask allows. */
 static void the_executed_area_is_near_the_allowed(void **state)
 {
   (void)state;
@@ -341,8 +338,7 @@ static void the_executed_area_is_near_the_allowed(void **state)
   attention_batch_begin(&sample, chunks, 1024);
   for (uint32_t c = 0; c < chunks; c++)
     for (uint32_t d = 0, at = 0; at < 1024; d++) {
-      uint32_t tokens =
-          (uint32_t)exp(5.6 + 0.6 * attention_case_normal(17 + c, d)); /* median 270 */
+      uint32_t tokens = (uint32_t)exp(5.6 + 0.6 * attention_case_normal(17 + c, d));
       if (tokens > 1024 - at) tokens = 1024 - at;
       attention_batch_add(&sample, c, at, tokens);
       at += tokens;
@@ -482,8 +478,7 @@ static void missing_memory_is_an_error(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(
-          missing_memory_is_an_error), /* must be first: the heap has no large free block yet */
+      cmocka_unit_test(missing_memory_is_an_error), /* first: the heap has no large free block */
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(every_head_width),
       cmocka_unit_test(every_length),
