@@ -36,7 +36,7 @@ struct plm_attention_task {
   bool rounds; /* forward: floats may be rounded to bf16 for the products */
   bool pairs;  /* multiply pairs of bf16; set by the kernels that can */
   bool amx;    /* multiply the pairs in AMX tiles; set by the kernels that can */
-  bool narrow; /* a vector costs as much as its two halves; set by the kernels for such processors */
+  bool narrow; /* a vector costs as much as its two halves; set by the kernels for that */
   int32_t K;
   int64_t row_stride, out_stride;
   float scale, soft_cap;              /* a soft_cap of 0 means no cap */

@@ -21,7 +21,8 @@
 
 static const bool all[PLM_KIND_COUNT] = {true, true, true};
 
-/* Takes a port of this host that nobody has, and listens there. If not, others can still bind it. */
+/* Takes a port of this host that nobody has, and listens there. If not, others can still bind it.
+ */
 static int reserve_port(int family, bool listens, unsigned *port)
 {
   const int yes = 1;
