@@ -310,8 +310,8 @@ plm_status plm_config_print_kept(const struct plm_config *before, const struct p
  * `plm-pipeline validate` prints them beside "valid". */
 void plm_config_advise(const struct plm_config *config, struct plm_text *text);
 /* The line of these that `up` says too when a run begins: a file with token_dropout: false, as the
- * shipped one, makes another model of esm2. With trainer.init_from the weights' own value counts.
- */
+ * shipped one, makes another model of esm2. With trainer.init_from, what differs from the weights
+ * is listed instead. */
 void plm_config_advise_dropout(const struct plm_config *config, struct plm_text *text);
 
 /* The key of the warm-up or the cool-down of the learning rate if they do not fit into

@@ -66,8 +66,9 @@ static void presets_store(struct plm_loader *loader, const struct plm_setting *s
 }
 
 /* Appends what is wrong with an architecture that was given for the preset, with the advice. A
- * preset that chooses one of our own architectures gives its sizes to those that have none. But the
- * levels of one that merges positions widen, and num_hidden_layers is not its depth. */
+ * preset that chooses one of our own architectures gives its sizes to architectures without presets
+ * of their own. But the levels of one that merges positions widen, and num_hidden_layers is not its
+ * depth. */
 static void presets_fault(int preset, enum plm_architecture architecture, struct plm_text *fault)
 {
   static const char none[] = "model.preset: none with the sizes that you want";

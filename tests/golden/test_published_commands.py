@@ -211,8 +211,8 @@ def test_contacts(published):
 @pytest.mark.parametrize("name", SMALL)
 @torch.no_grad()
 def test_sequences_at_and_over_the_limit(name, tmp_path):
-    """The limit is max_position_embeddings, in tokens. Nothing is cut unless --max-length says so, which then
-    holds for <cls>, and for <eos> of contacts alone."""
+    """The limit is max_position_embeddings, in tokens. Nothing is cut unless --max-length says so, which
+    counts <cls>. What is cut has no <eos>, except for contacts."""
     model, folder = make(name), tmp_path / "model"
     model.save_pretrained(folder)
     limit = model.config.max_position_embeddings

@@ -340,7 +340,7 @@ static void what_is_probably_not_meant_is_said(void **state)
                 "neighbouring documents mix\n");
 }
 
-/* The shipped file has token_dropout: false, which another architecture leaves alone. */
+/* The shipped file has token_dropout: false, which stays when only the architecture is changed. */
 static void esm2_without_token_dropout_is_named(void **state)
 {
   static const char said[] =
@@ -355,7 +355,7 @@ static void esm2_without_token_dropout_is_named(void **state)
   expect_advice("model: {architecture: esmc, token_dropout: false}\n", NULL);
   expect_advice("model: {architecture: transformer, token_dropout: false}\n", NULL);
   expect_advice("model: {architecture: esm2, token_dropout: false}\n"
-                "trainer: {init_from: a}\n", /* the weights' own value counts */
+                "trainer: {init_from: a}\n", /* what differs from the weights is listed instead */
                 NULL);
   expect_advice("model: {architecture: esm2, token_dropout: false}\n", said);
   assert_int_equal(plm_config_load("./pipeline.yaml", &meant, 1, &config, NULL, NULL), PLM_OK);
