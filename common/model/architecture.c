@@ -228,6 +228,7 @@ uint32_t plm_architecture_width(const struct plm_model_config *config, int level
   const uint64_t halves = half(config), width = config->hidden_size;
   if (!merges(config) || halves < 2) return config->hidden_size;
   const uint64_t unit = plm_architecture_unit(config), steps = (halves - 1) * unit;
+  PLM_ASSERT(steps > 0); /* the number of heads was checked */
   const uint64_t wanted = unit * ((width * (halves - 1 + (uint32_t)level) + steps - 1) / steps);
   const uint64_t most = unit * ((uint64_t)PLM_HEAD_WIDTH_MAX * config->num_attention_heads / unit);
   return (uint32_t)(wanted < most ? wanted : most);

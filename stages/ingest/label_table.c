@@ -380,7 +380,8 @@ static void report_shared(const struct plm_label_table *table)
   uint64_t counts[PLM_PARTS] = {0}, lines[PLM_PARTS] = {0};
   char count[32];
   struct placed *placed = table->placed;
-  if (placed != NULL) qsort(placed, table->placed_count, sizeof *placed, by_hash);
+  if (placed == NULL) return;
+  qsort(placed, table->placed_count, sizeof *placed, by_hash);
   for (size_t begin = 0, end; begin < table->placed_count; begin = end) {
     bool several = false;
     for (end = begin + 1; end < table->placed_count; end++) {
