@@ -212,7 +212,9 @@ static void fetch_and_file_part_come_back(void **state)
   part.of.bytes = 9;
   plm_file_part_encode(&part, bytes);
   assert_int_equal(plm_file_part_decode(bytes, sizeof bytes, &part_back, &error), PLM_OK);
-  assert_memory_equal(&part, &part_back, sizeof part);
+  assert_int_equal(part_back.sources, part.sources); /* a hole in the struct follows it */
+  assert_memory_equal(&part_back.of, &part.of, sizeof part.of);
+  assert_int_equal(part_back.file_bytes, part.file_bytes);
   /* one byte too few, a part beyond the file's end, a source that does not exist */
   assert_int_equal(plm_file_part_decode(bytes, sizeof bytes - 1, &part_back, &error), PLM_PROTOCOL);
   part.file_bytes--;
