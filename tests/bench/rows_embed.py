@@ -37,8 +37,8 @@ def embed_rows(bench):
 
 
 def cut_fasta(path, records):
-    text = path.read_text().split(">")
-    path.write_text(">".join(text[: records + 1]))
+    text = path.read_text().split("\n>")
+    path.write_text("\n>".join(text[:records]) + "\n")
 
 
 def checkpoint_of_demo(bench, pipeline):

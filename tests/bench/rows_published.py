@@ -30,7 +30,7 @@ OUR_FP32 = "our fp32"
 
 def sample_sequences(bench):
     """The sample's sequences, cut to the longest that ESM-2 takes."""
-    records = gzip.open(bench.sample, "rt").read().split(">")[1:]
+    records = gzip.open(bench.sample, "rt").read().removeprefix(">").split("\n>")
     texts = (record.partition("\n")[2].replace("\n", "") for record in records)
     return [text[:LONGEST] for text in texts if set(text) <= STANDARD]
 

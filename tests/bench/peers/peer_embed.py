@@ -16,7 +16,7 @@ class Peer:
 
     def _read(self):
         with open(self.fasta) as file:
-            for record in file.read().split(">")[1:]:
+            for record in file.read().removeprefix(">").split("\n>"):
                 yield record.partition("\n")[2].replace("\n", "")
 
     def _batches(self, sequences):
