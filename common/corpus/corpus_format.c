@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/text/text.h"
+
 const char *const plm_split_names[] = {"train", "valid", "test", NULL};
 static const char *const record_names[PLM_RECORD_KINDS] = {
     "groups", "lengths", "names", "checks", "clusters", "digests", "roots", "labels"};
@@ -17,13 +19,13 @@ const char *plm_split_name(enum plm_split split)
 
 plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_error *error)
 {
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    if (strcmp(name, plm_split_names[s]) != 0) continue;
-    *split = (enum plm_split)s;
-    return PLM_OK;
-  }
-  return plm_error_set(error, PLM_USAGE,
-                       "no split is called \"%.40s\"; the splits are train, valid and test", name);
+  const int found = plm_text_find(plm_split_names, name);
+  if (found < 0)
+    return plm_error_set(error, PLM_USAGE,
+                         "no split is called \"%.40s\"; the splits are train, valid and test",
+                         name);
+  *split = (enum plm_split)found;
+  return PLM_OK;
 }
 
 const char *plm_corpus_split_words(bool clustered)

@@ -2,11 +2,11 @@
 #include "common/huggingface/lora_json.h"
 
 #include <math.h>
-#include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/text/json.h"
+#include "common/base/text/text.h"
 #include "common/huggingface/head_json.h"
 #include "common/model/architecture.h"
 
@@ -33,12 +33,10 @@ static plm_status lora_wrong(const char *key, const char *expected, struct plm_e
 
 static plm_status read_target(const cJSON *item, uint32_t *targets, struct plm_error *error)
 {
-  for (int t = 0; cJSON_IsString(item) && t < PLM_LORA_TARGETS; t++)
-    if (strcmp(item->valuestring, plm_lora_target_names[t]) == 0) {
-      *targets |= 1U << t;
-      return PLM_OK;
-    }
-  return lora_wrong("lora.targets", "a list of q, k, v, o, gate, up or down", error);
+  const int found = plm_text_find(plm_lora_target_names, cJSON_GetStringValue(item));
+  if (found < 0) return lora_wrong("lora.targets", "a list of q, k, v, o, gate, up or down", error);
+  *targets |= 1U << found;
+  return PLM_OK;
 }
 
 plm_status plm_lora_config_parse(const struct cJSON *json, struct plm_model_config *model,

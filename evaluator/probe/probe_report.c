@@ -60,10 +60,16 @@ static void warn_of_new_classes(const struct plm_labelled_table *table,
   free(fitted);
 }
 
+/* The place in table->shared of what is tested: 0 is all folds. */
+static int shared_place(const struct plm_labelled_table *table)
+{
+  return table->folds > 0 ? 0 : (int)plm_probe_tested(table);
+}
+
 void plm_probe_warn(const struct plm_labelled_table *table, const struct plm_probe_items *items)
 {
   char number[64];
-  const int tested = table->folds > 0 ? 0 : (int)plm_probe_tested(table);
+  const int tested = shared_place(table);
   if (table->shared[tested].count > 0)
     plm_warning("%s:%llu: rows of the %s with a sequence that another part has too: %s; the "
                 "measures are too good",
@@ -111,8 +117,7 @@ void plm_probe_add_table(cJSON *object, const struct plm_labelled_table *table)
     plm_metrics_string(object, "tested", plm_label_part_names[plm_probe_tested(table)]);
   plm_metrics_integer(object, "missing_labels", table->missing_labels);
   plm_metrics_integer(object, "missing_splits", table->missing_splits);
-  plm_metrics_integer(object, "shared",
-                      table->shared[table->folds > 0 ? 0 : (int)plm_probe_tested(table)].count);
+  plm_metrics_integer(object, "shared", table->shared[shared_place(table)].count);
   if (table->kind == PLM_LABEL_NUMBER) return;
   cJSON *classes = cJSON_AddArrayToObject(object, "classes");
   for (uint32_t k = 0; k < table->class_count; k++)
