@@ -88,8 +88,11 @@ void model_product_backward(const struct plm_model *model, const struct model_pr
 {
   struct plm_ops *ops = model->ops;
   if (product->frozen) return;
-  ops->linear_backward_weight(ops, model_gradient(model, product->weight), dy, x, N, I, O);
-  if (product->biased) ops->bias_backward(ops, model_gradient(model, product->bias), dy, N, O);
+  float *dw = model_gradient(model, product->weight);
+  if (product->biased)
+    ops->linear_bias_backward_weight(ops, dw, model_gradient(model, product->bias), dy, x, N, I, O);
+  else
+    ops->linear_backward_weight(ops, dw, dy, x, N, I, O);
 }
 
 /* The MLP whose product `up` has an adapter, so that the activation is an operator of its own. */

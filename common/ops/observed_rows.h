@@ -53,10 +53,11 @@
   ROW(7, linear_gelu_backward_input, COMPUTES, SIZES(N, I, O), A *(NO + OI + 2 * NI), NIO, act *,  \
       dbefore, const act *, dy, const act *, w, const act *, before, int64_t, N, int64_t, I,       \
       int64_t, O)                                                                                  \
-  ROW(4, bias_backward, COMPUTES, SIZES(N, O), A *NO, 0, float *, dbias, const act *, dy, int64_t, \
-      N, int64_t, O)                                                                               \
   ROW(6, linear_backward_weight, COMPUTES, SIZES(N, I, O), A *(NO + NI) + 8 * OI, NIO, float *,    \
       dw, const act *, dy, const act *, x, int64_t, N, int64_t, I, int64_t, O)                     \
+  ROW(7, linear_bias_backward_weight, COMPUTES, SIZES(N, I, O), A *(NO + NI) + 8 * OI, NIO,        \
+      float *, dw, float *, dbias, const act *, dy, const act *, x, int64_t, N, int64_t, I,        \
+      int64_t, O)                                                                                  \
   ROW(6, quantise_rows, COMPUTES, SIZES(count, I), 5 * (double)count * (double)I, 0, void *,       \
       matrix, const float *, rows, int64_t, first, int64_t, count, int64_t, I, int64_t, O)         \
   ROW(7, linear_int8_forward, COMPUTES, SIZES(N, I, O),                                            \

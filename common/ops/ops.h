@@ -168,11 +168,12 @@ struct plm_ops {
    * before it. In bf16 the product is rounded as well. dbefore must not equal before. */
   void (*linear_gelu_backward_input)(struct plm_ops *ops, act *dbefore, const act *dy, const act *w,
                                      const act *before, int64_t N, int64_t I, int64_t O);
-  /* dbias_O += the sums of the columns of dy_NO, in a fixed order */
-  void (*bias_backward)(struct plm_ops *ops, float *dbias, const act *dy, int64_t N, int64_t O);
   /* dw_OI += dy_NO^T x_NI */
   void (*linear_backward_weight)(struct plm_ops *ops, float *dw, const act *dy, const act *x,
                                  int64_t N, int64_t I, int64_t O);
+  /* The same, and dbias_O += the sums of the columns of dy, in a fixed order. */
+  void (*linear_bias_backward_weight)(struct plm_ops *ops, float *dw, float *dbias, const act *dy,
+                                      const act *x, int64_t N, int64_t I, int64_t O);
   /* Bytes of workspace that these products take at most for operands which they widen to fp32 or
    * transpose, in the forward or the backward pass. NULL: they never do either (CUDA). */
   size_t (*linear_scratch)(const struct plm_ops *ops, int64_t N, int64_t I, int64_t O);

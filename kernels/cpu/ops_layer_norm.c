@@ -1,5 +1,5 @@
-/* LayerNorm and the gradients of biases. Both sum over all rows: the columns are summed in tiles of
- * rows, and the sums of the tiles are then added in their order. */
+/* LayerNorm. The gradients of its weight and bias are sums over all rows: the columns are summed in
+ * tiles of rows, and the sums of the tiles are then added in their order. */
 #include "kernels/cpu/cpu_ops.h"
 
 enum { ROWS_TILE = 64, COLUMNS_TILE = 512 };
@@ -100,34 +100,9 @@ static void layer_norm_backward(struct plm_ops *ops, act *dx,
     plm_cpu_add_tile_columns(job.cpu, to->dbias, job.parts + D, tiles, 2 * D, D);
 }
 
-/* ---- gradients of biases ---- */
-static void bias_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  (void)thread;
-  const int64_t strips = (job->D + COLUMNS_TILE - 1) / COLUMNS_TILE;
-  const int64_t rows = tile / strips, first = tile % strips * COLUMNS_TILE;
-  job->cpu->vector.act_column_sums(job->parts + rows * job->D + first,
-                                   plm_act_at(job->cpu, job->dh, rows * ROWS_TILE * job->D + first),
-                                   job->D, ops_layer_norm_rows_of(rows, job->N),
-                                   plm_tile_extent(job->D, first, COLUMNS_TILE));
-}
-
-static void bias_backward(struct plm_ops *ops, float *dbias, const act *dy, int64_t N, int64_t O)
-{
-  PLM_ASSERT(N >= 0 && O > 0);
-  struct job job = {.cpu = plm_cpu_of(ops), .dh = dy, .N = N, .D = O};
-  const int64_t tiles = ops_layer_norm_tiles_of(N);
-  job.parts = plm_cpu_workspace(job.cpu, (size_t)(tiles * O) * sizeof *job.parts);
-  if (job.parts == NULL) return;
-  plm_pool_tiles(job.cpu->pool, tiles * ((O + COLUMNS_TILE - 1) / COLUMNS_TILE), bias_tile, &job);
-  plm_cpu_add_tile_columns(job.cpu, dbias, job.parts, tiles, O, O);
-}
-
 void plm_cpu_layer_norm_register(struct plm_cpu *cpu)
 {
   struct plm_ops *ops = &cpu->ops;
   ops->layer_norm_forward = layer_norm_forward;
   ops->layer_norm_backward = layer_norm_backward;
-  ops->bias_backward = bias_backward;
 }

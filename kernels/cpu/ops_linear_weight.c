@@ -1,5 +1,6 @@
-/* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of dw
- * and sums over the tokens in strips, in their order. The shares divide O, so the number of threads
+/* Gradient of the weights of a Linear, dw_OI += dy_NO^T x_NI, and of its bias, the sums of the
+ * columns of dy. Each thread computes a share of dw and sums over the tokens in strips, in their
+ * order. The shares divide O, so the number of threads
  * changes their height. In bf16 products the bits do not depend on that (test_ops_products.c). In
  * fp32 products they do with oneDNN's kernels for AVX2. There the shares divide I if it is longer
  * than O, because the library rearranges all of the operand that is not divided.
@@ -23,11 +24,12 @@
 
 enum {
   SHARE = 16, /* shares begin at multiples of this many rows or columns of dw */
-  PANEL_ROWS = 512,
+  PANEL_ROWS = 2048,
   PANEL_DEPTH = 256,
   PANEL_GAP = 16, /* floats between the rows of a panel */
   DEPTH_TILE = 1024,
-  DEPTH_LAST = 128
+  DEPTH_LAST = 128,
+  SUMMED = 64 /* rows of dy in a sum of columns; a multiple of it is PANEL_DEPTH */
 };
 
 /* Rows or columns [*begin, *end) of dw in share `index` of `count`. Those after the last multiple
@@ -38,12 +40,29 @@ static void share_of(int64_t O, uint32_t index, uint32_t count, int64_t *begin, 
   if (index + 1 == count) *end = O;
 }
 
+/* ---- sums of the columns of dy ---- */
+static int64_t summed_tiles(int64_t N)
+{
+  return (N + SUMMED - 1) / SUMMED;
+}
+
+/* Adds `columns` elements of row n of dy to the sums of its tile. `sums` are those of the first
+ * tile. */
+static void add_to_sums(const struct plm_cpu *cpu, float *sums, const act *row, int64_t n, int64_t O,
+                        int64_t columns)
+{
+  sums += n / SUMMED * O;
+  if (n % SUMMED == 0) memset(sums, 0, (size_t)columns * sizeof *sums);
+  cpu->vector.act_add_to_float(sums, row, columns);
+}
+
 /* ---- fp32, and bf16 that is widened ---- */
 struct float_job {
   const struct plm_cpu *cpu;
   float *dw;
   const act *dy, *x;
   int64_t N, I, O;
+  float *sums;           /* (summed_tiles(N), O): of the columns of dy; NULL without a bias */
   float *space;          /* for each thread: a panel, and in bf16 a strip of x */
   int64_t panel, stride; /* floats of a panel, and of a thread's space */
 };
@@ -52,6 +71,17 @@ struct float_job {
 struct part {
   int64_t row, rows, column, columns;
 };
+
+/* Row n of a part of dy -> a row of the panel. The row is also added to the sums while it is cached;
+ * where dw is divided by columns, all threads read the row, and one adds it. */
+static void copy_row(const struct float_job *job, float *to, int64_t n, const struct part *of)
+{
+  const struct plm_cpu *cpu = job->cpu;
+  const act *row = plm_act_at(cpu, job->dy, n * job->O + of->row);
+  cpu->vector.to_float(to, row, of->rows);
+  if (job->sums != NULL && of->column == 0)
+    add_to_sums(cpu, job->sums + of->row, row, n, job->O, of->rows);
+}
 
 /* Adds the products of all tokens to a part of dw, of at most PANEL_ROWS rows. */
 static void add_panel(const struct float_job *job, float *panel, const struct part *of)
@@ -67,9 +97,7 @@ static void add_panel(const struct float_job *job, float *panel, const struct pa
   for (int64_t n = 0; n < job->N; n += PANEL_DEPTH) {
     const float *x = plm_act_at(cpu, job->x, n * job->I + of->column);
     shape.K = job->N - n < PANEL_DEPTH ? job->N - n : PANEL_DEPTH;
-    for (int64_t k = 0; k < shape.K; k++)
-      cpu->vector.to_float(panel + k * shape.lda,
-                           plm_act_at(cpu, job->dy, (n + k) * job->O + of->row), of->rows);
+    for (int64_t k = 0; k < shape.K; k++) copy_row(job, panel + k * shape.lda, n + k, of);
     if (cpu->bf16) {
       cpu->vector.to_float(panel + job->panel, x, (shape.K - 1) * job->I + of->columns);
       x = panel + job->panel;
@@ -114,15 +142,19 @@ int64_t plm_cpu_linear_weight_floats(const struct plm_cpu *cpu, int64_t N, int64
   return cpu->ops.threads * (panel_of(N, O) + (cpu->bf16 ? depth * I : 0));
 }
 
-static void add_float(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
-                      int64_t I, int64_t O)
+static void add_float(struct plm_cpu *cpu, float *dw, float *dbias, const act *dy, const act *x,
+                      int64_t N, int64_t I, int64_t O)
 {
   struct float_job job = {.cpu = cpu, .dw = dw, .dy = dy, .x = x, .N = N, .I = I, .O = O};
   const int64_t floats = plm_cpu_linear_weight_floats(cpu, N, I, O);
+  const int64_t sums = dbias != NULL ? summed_tiles(N) * O : 0;
   job.panel = panel_of(N, O);
   job.stride = floats / cpu->ops.threads;
-  job.space = plm_cpu_workspace(cpu, (size_t)floats * sizeof *job.space);
-  if (job.space != NULL) plm_pool_run(cpu->pool, float_share, &job);
+  job.space = plm_cpu_workspace(cpu, (size_t)(floats + sums) * sizeof *job.space);
+  if (job.space == NULL) return;
+  if (dbias != NULL) job.sums = job.space + floats;
+  plm_pool_run(cpu->pool, float_share, &job);
+  if (dbias != NULL) plm_cpu_add_tile_columns(cpu, dbias, job.sums, summed_tiles(N), O, O);
 }
 
 /* ---- bf16 by bf16 instructions ---- */
@@ -226,18 +258,53 @@ static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x
   plm_pool_run(cpu->pool, bf16_shares, &job);
 }
 
-static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,
-                                   int64_t N, int64_t I, int64_t O)
+struct sums_job {
+  const struct plm_cpu *cpu;
+  float *sums;
+  const act *dy;
+  int64_t N, O;
+};
+
+static void sums_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct sums_job *job = context;
+  (void)thread;
+  const int64_t end = tile * SUMMED + plm_tile_extent(job->N, tile * SUMMED, SUMMED);
+  for (int64_t n = tile * SUMMED; n < end; n++)
+    add_to_sums(job->cpu, job->sums, plm_act_at(job->cpu, job->dy, n * job->O), n, job->O, job->O);
+}
+
+/* The products read dy themselves, so its sums are an own pass. */
+static void add_bf16_bias(struct plm_cpu *cpu, float *dbias, const act *dy, int64_t N, int64_t O)
+{
+  struct sums_job job = {.cpu = cpu, .dy = dy, .N = N, .O = O};
+  job.sums = plm_cpu_workspace(cpu, (size_t)(summed_tiles(N) * O) * sizeof *job.sums);
+  if (job.sums == NULL) return;
+  plm_pool_tiles(cpu->pool, summed_tiles(N), sums_tile, &job);
+  plm_cpu_add_tile_columns(cpu, dbias, job.sums, summed_tiles(N), O, O);
+}
+
+static void linear_bias_backward_weight(struct plm_ops *ops, float *dw, float *dbias, const act *dy,
+                                        const act *x, int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   PLM_ASSERT(N >= 0 && I > 0 && O > 0);
-  if (cpu->bf16 && !cpu->widens)
-    add_bf16(cpu, dw, dy, x, N, I, O);
-  else
-    add_float(cpu, dw, dy, x, N, I, O);
+  if (!cpu->bf16 || cpu->widens) {
+    add_float(cpu, dw, dbias, dy, x, N, I, O);
+    return;
+  }
+  add_bf16(cpu, dw, dy, x, N, I, O);
+  if (dbias != NULL) add_bf16_bias(cpu, dbias, dy, N, O);
+}
+
+static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,
+                                   int64_t N, int64_t I, int64_t O)
+{
+  linear_bias_backward_weight(ops, dw, NULL, dy, x, N, I, O);
 }
 
 void plm_cpu_linear_weight_register(struct plm_cpu *cpu)
 {
   cpu->ops.linear_backward_weight = linear_backward_weight;
+  cpu->ops.linear_bias_backward_weight = linear_bias_backward_weight;
 }

@@ -3,6 +3,7 @@
 Kernels that walk a row's columns in an inner loop have no `rows`, so only their bytes count.
 """
 
+import dataclasses
 import math
 
 from cuda_step import (
@@ -60,10 +61,12 @@ def norm_backward(s, rows, bias=True):
     yield from column_sums(name, rows, s.width, 2, 1 + bias)
 
 
-def bias_backward(rows, width):
-    first, second = column_sums("bias_backward", rows, width, 1, 1)
-    yield Launch(first.operator, first.kernel, first.bytes, least=ACT * rows * width)
-    yield second
+def bias_weights(rows, inner, outer):
+    """The gradients of the weights and of the bias, whose sums read the output's again."""
+    name = f"linear_bias_backward_weight {rows} x {inner} x {outer}"
+    launch = weight_product(rows, inner, outer)
+    yield dataclasses.replace(launch, operator=name)
+    yield from column_sums(name, rows, outer, 1, 1)
 
 
 def bias_product(rows, inner, outer, residual=False):
@@ -107,9 +110,10 @@ def any_product(s, rows, inner, outer, residual=False):
 
 
 def any_weights(s, rows, inner, outer):
-    yield weight_product(rows, inner, outer)
     if is_esm2(s):
-        yield from bias_backward(rows, outer)
+        yield from bias_weights(rows, inner, outer)
+    else:
+        yield weight_product(rows, inner, outer)
 
 
 def rows_of_block(s, i):
@@ -197,8 +201,7 @@ def head(s):
     yield Launch("zero", COPY, R * D * ACT)
     yield from norm_backward(s, R)
     yield gelu_backward("gelu_backward", R * D)
-    yield weight_product(R, D, D)
-    yield from bias_backward(R, D)
+    yield from bias_weights(R, D, D)
     yield input_product(R, D, D)
     yield Launch("zero", COPY, R * D * ACT)
     yield from norm_backward(s, R, bias=is_esm2(s))

@@ -56,9 +56,9 @@ CALL(linear_gelu_backward_input)
   ops->linear_gelu_backward_input(ops, b[0], b[1], b[2], b[3], sizes->N, sizes->F, sizes->D);
 }
 
-CALL(bias_backward)
+CALL(linear_bias_backward_weight)
 {
-  ops->bias_backward(ops, b[0], b[1], sizes->N, sizes->F);
+  ops->linear_bias_backward_weight(ops, b[0], b[1], b[2], b[3], sizes->N, sizes->D, sizes->F);
 }
 
 CALL(gelu_backward)
@@ -164,7 +164,8 @@ static size_t fill(struct sample samples[SAMPLES_MAX], const struct sample_sizes
              {ACT, IN, D * F}, {FLOAT, IN, F}),
       SAMPLE(linear_gelu_backward_input, 5e-6, 1e-2, {ACT, OUT, wide}, {ACT, IN, x},
              {ACT, IN, D * F}, {ACT, IN, wide}),
-      SAMPLE(bias_backward, 1e-5, tensor_sum_error(N), {FLOAT, BOTH, F}, {ACT, IN, wide}),
+      SAMPLE(linear_bias_backward_weight, 1e-5, tensor_sum_error(N), {FLOAT, BOTH, D * F},
+             {FLOAT, BOTH, F}, {ACT, IN, wide}, {ACT, IN, x}),
       SAMPLE(gelu_backward, 2e-6, 4e-3, {ACT, OUT, wide}, {ACT, IN, wide}, {ACT, IN, wide}),
       SAMPLE(swiglu_forward, 2e-6, 4e-3, {ACT, OUT, wide}, {ACT, IN, 2 * wide}),
       SAMPLE(swiglu_backward, 2e-6, 4e-3, {ACT, OUT, 2 * wide}, {ACT, IN, wide},

@@ -61,34 +61,6 @@ static void equal_elements_give_the_bias(void **state)
   ops_case_each(equal_elements_case);
 }
 
-/* ---- gradients of biases ---- */
-static void bias_shape(struct ops_case *c, int64_t N, int64_t O)
-{
-  double *dy = ops_case_values(c, N * O, 1), *before = ops_case_values(c, O, 1);
-  double *exact = ops_case_zeros(c, O);
-  const void *dy_act = ops_case_act(c, dy, N * O);
-  float *dbias = ops_case_float(c, before, O);
-  for (int64_t i = 0; i < N * O; i++) exact[i % O] += dy[i];
-  for (int64_t i = 0; i < O; i++) exact[i] += before[i];
-  c->ops->bias_backward(c->ops, dbias, dy_act, N, O);
-  ops_case_check_float(c, "dbias", dbias, exact, O, 32);
-}
-
-static void bias_case(struct ops_case *c)
-{
-  bias_shape(c, 1, 1);
-  bias_shape(c, 3, 33);
-  bias_shape(c, 64, 512);
-  bias_shape(c, 65, 520); /* a part of a tile, in rows and columns */
-  bias_shape(c, 1000, 24);
-}
-
-static void gradients_of_biases_match(void **state)
-{
-  (void)state;
-  ops_case_each(bias_case);
-}
-
 /* ---- q and k ---- */
 static void qkv_case(struct ops_case *c)
 {
@@ -112,7 +84,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layer_norms_match),
       cmocka_unit_test(equal_elements_give_the_bias),
-      cmocka_unit_test(gradients_of_biases_match),
       cmocka_unit_test(kinds_of_norm_match),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,8 +40,8 @@ static void products(struct plm_ops *ops, struct full *f, void **b)
   NO(linear_bias_gelu_forward, b[0], b[1], b[2], &layer, 0, D, D);
   NO(linear_bias_gelu_forward, b[0], NULL, b[2], &layer, 0, D, D);
   NO(linear_gelu_backward_input, b[0], b[1], b[2], b[3], 0, D, D);
-  NO(bias_backward, b[0], b[1], 0, D);
   NO(linear_backward_weight, b[0], b[1], b[2], 0, D, D);
+  NO(linear_bias_backward_weight, b[0], b[1], b[2], b[3], 0, D, D);
 }
 
 static void norms(struct plm_ops *ops, struct full *f, void **b)

@@ -56,6 +56,39 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
     ops_case_check_loose(c, "dw", dw_float, dw, O * I, dw_slack);
 }
 
+/* The gradient of the bias comes with that of the weights, which stays the same. */
+static void bias_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
+{
+  double *dy = ops_case_values(c, N * O, 1), *before = ops_case_values(c, O, 1);
+  double *exact = ops_case_zeros(c, O), *weights = ops_case_values(c, O * I, 1);
+  const void *dy_act = ops_case_act(c, dy, N * O);
+  const void *x_act = ops_case_act(c, ops_case_values(c, N * I, 1), N * I);
+  float *dbias = ops_case_float(c, before, O);
+  float *dw[2] = {ops_case_float(c, weights, O * I), ops_case_float(c, weights, O * I)};
+  for (int64_t i = 0; i < O; i++) exact[i] = before[i];
+  for (int64_t i = 0; i < N * O; i++) exact[i % O] += dy[i];
+  c->ops->linear_backward_weight(c->ops, dw[0], dy_act, x_act, N, I, O);
+  c->ops->linear_bias_backward_weight(c->ops, dw[1], dbias, dy_act, x_act, N, I, O);
+  ops_case_check_float(c, "dbias", dbias, exact, O, 32);
+  ops_case_check_same(c, dw[1], dw[0], (size_t)(O * I) * sizeof(float));
+}
+
+static void bias_case(struct ops_case *c)
+{
+  bias_shape(c, 1, 1, 1);
+  bias_shape(c, 3, 17, 33);
+  bias_shape(c, 64, 64, 512);
+  bias_shape(c, 65, 600, 520); /* a row more than a sum; more columns than rows of dw */
+  bias_shape(c, 1000, 40, 24); /* several strips of tokens */
+  bias_shape(c, 70, 8, 2100);  /* two panels of dy */
+}
+
+static void gradients_of_biases_match(void **state)
+{
+  (void)state;
+  ops_case_each(bias_case);
+}
+
 /* The two fused operators of the MLP: hidden = relu(x w^T)^2, and the gradient back through the
  * next linear layer and relu^2. */
 static void relu2_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
@@ -343,6 +376,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(linears_match),
+      cmocka_unit_test(gradients_of_biases_match),
       cmocka_unit_test(relu2_matches),
       cmocka_unit_test(rows_are_the_same_alone),
       cmocka_unit_test(logits_are_the_same_alone),

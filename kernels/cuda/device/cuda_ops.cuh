@@ -112,6 +112,9 @@ void plm_cuda_bias(struct plm_cuda *cuda, act *y, const float *bias, int64_t N, 
 void plm_cuda_bias_gelu(struct plm_cuda *cuda, act *hidden, act *before, const float *bias,
                         int64_t N, int64_t O);
 
+/* sums_D += the sums of the columns of x (N, D), in a fixed order. */
+void plm_cuda_add_columns(struct plm_cuda *cuda, float *sums, const act *x, int64_t N, int64_t D);
+
 /* Calls f with a null pointer of the activations' type, plm_bf16 * or float *. */
 template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
 {

@@ -93,6 +93,13 @@ void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const
   plm_cuda_multiply(plm_cuda_of(ops), &shape, dw, dy, x, dw);
 }
 
+void linear_bias_backward_weight(struct plm_ops *ops, float *dw, float *dbias, const act *dy,
+                                 const act *x, int64_t N, int64_t I, int64_t O)
+{
+  linear_backward_weight(ops, dw, dy, x, N, I, O);
+  plm_cuda_add_columns(plm_cuda_of(ops), dbias, dy, N, O);
+}
+
 } // namespace
 
 void plm_cuda_linear_register(struct plm_cuda *cuda)
@@ -105,4 +112,5 @@ void plm_cuda_linear_register(struct plm_cuda *cuda)
   cuda->ops.linear_relu2_forward = linear_relu2_forward;
   cuda->ops.linear_relu2_backward_input = linear_relu2_backward_input;
   cuda->ops.linear_backward_weight = linear_backward_weight;
+  cuda->ops.linear_bias_backward_weight = linear_bias_backward_weight;
 }

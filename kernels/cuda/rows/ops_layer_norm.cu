@@ -181,25 +181,23 @@ void layer_norm_backward(struct plm_ops *ops, act *dx, const struct plm_layer_no
   });
 }
 
-void bias_backward(struct plm_ops *ops, float *dbias, const act *dy, int64_t N, int64_t O)
+} // namespace
+
+void plm_cuda_add_columns(struct plm_cuda *cuda, float *sums, const act *x, int64_t N, int64_t D)
 {
-  struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
   const int64_t parts = plm_column_parts(N);
-  float *partial = plm_cuda_scratch<float>(cuda, (size_t)(parts * O));
+  float *partial = plm_cuda_scratch<float>(cuda, (size_t)(parts * D));
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     plm_run_column_sums(
-        cuda, RowsOfNorm<T>{nullptr, partial, static_cast<const T *>(dy), nullptr, nullptr, N, O});
+        cuda, RowsOfNorm<T>{nullptr, partial, static_cast<const T *>(x), nullptr, nullptr, N, D});
   });
-  plm_cuda_add_partials(cuda, dbias, partial, parts, O);
+  plm_cuda_add_partials(cuda, sums, partial, parts, D);
 }
-
-} // namespace
 
 void plm_cuda_layer_norm_register(struct plm_cuda *cuda)
 {
   cuda->ops.layer_norm_forward = layer_norm_forward;
   cuda->ops.layer_norm_backward = layer_norm_backward;
-  cuda->ops.bias_backward = bias_backward;
 }

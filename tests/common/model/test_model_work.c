@@ -71,13 +71,13 @@ static void everything_is_trained(void **state)
   (void)state;
   struct model_case c;
   trace_pass(&c, 0, (struct plm_freeze){0});
-  assert_calls(BLOCKS, "linear_backward_weight", D, 3 * D);
-  assert_calls(BLOCKS + 1, "linear_backward_weight", D, D); /* also the head's */
-  assert_calls(BLOCKS, "linear_backward_weight", D, F);
-  assert_calls(BLOCKS, "linear_backward_weight", F, D);
+  assert_calls(BLOCKS, "linear_bias_backward_weight", D, 3 * D);
+  assert_calls(BLOCKS + 1, "linear_bias_backward_weight", D, D); /* also the head's */
+  assert_calls(BLOCKS, "linear_bias_backward_weight", D, F);
+  assert_calls(BLOCKS, "linear_bias_backward_weight", F, D);
   assert_calls(BLOCKS, "linear_backward_input", D, 3 * D);
   assert_calls(BLOCKS, "linear_backward_input", D, F);
-  assert_calls(4 * BLOCKS + 1, "linear_backward_weight", 0, 0);
+  assert_calls(4 * BLOCKS + 1, "linear_bias_backward_weight", 0, 0);
   assert_calls(3 * BLOCKS + 1, "linear_backward_input", 0, 0);
   assert_calls(1, "token_mean_backward", 0, 0);
   model_case_close(&c);
@@ -99,7 +99,7 @@ static void adapters_of_q_and_v(void **state)
   assert_calls(BLOCKS, "linear_gelu_backward_input", F, D);
   assert_calls(BLOCKS, "attention_backward", 0, 0);
   assert_calls(2 * BLOCKS + 1, "layer_norm_backward", 0, 0);
-  assert_calls(0, "bias_backward", 0, 0);
+  assert_calls(0, "linear_bias_backward_weight", 0, 0);
   assert_calls(0, "token_mean_backward", 0, 0);
   model_case_close(&c);
 }
@@ -137,13 +137,13 @@ static void blocks_are_frozen(void **state)
   (void)state;
   struct model_case c;
   trace_pass(&c, 0, (struct plm_freeze){.embeddings = true, .blocks = 1});
-  assert_calls(4 * (BLOCKS - 1) + 1, "linear_backward_weight", 0, 0);
+  assert_calls(4 * (BLOCKS - 1) + 1, "linear_bias_backward_weight", 0, 0);
   assert_calls(3 * (BLOCKS - 1) + 1, "linear_backward_input", 0, 0);
   assert_calls(BLOCKS - 1, "attention_backward", 0, 0);
   assert_calls(0, "token_mean_backward", 0, 0);
   model_case_close(&c);
   trace_pass(&c, 0, (struct plm_freeze){.trunk = true});
-  assert_calls(1, "linear_backward_weight", 0, 0);
+  assert_calls(1, "linear_bias_backward_weight", 0, 0);
   assert_calls(0, "linear_backward_input", 0, 0);
   assert_calls(0, "attention_backward", 0, 0);
   model_case_close(&c);

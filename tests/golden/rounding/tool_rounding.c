@@ -165,8 +165,7 @@ static void linear_bias(void)
   float *dw = fresh(4 * O * I), *dbias = fresh(4 * O);
   ops->linear_bias_forward(ops, y, x, &layer, residual, N, I, O);
   ops->linear_backward_input(ops, dx, dy, w, N, I, O, false);
-  ops->linear_backward_weight(ops, dw, dy, x, N, I, O);
-  ops->bias_backward(ops, dbias, dy, N, O);
+  ops->linear_bias_backward_weight(ops, dw, dbias, dy, x, N, I, O);
   give(y, 2 * N * O);
   give(dx, 2 * N * I);
   give(dw, 4 * O * I);
@@ -182,10 +181,10 @@ static void mlp_gelu(void)
   const struct plm_biased_linear layer = {.w = w, .bias = allocate_floats(O)};
   const act *v = allocate_act(I * O), *dy = allocate_act(N * I);
   act *hidden = fresh(2 * N * O), *before = fresh(2 * N * O), *dbefore = fresh(2 * N * O);
-  float *dbias = fresh(4 * O);
+  float *dw = fresh(4 * O * I), *dbias = fresh(4 * O);
   ops->linear_bias_gelu_forward(ops, hidden, before, x, &layer, N, I, O);
   ops->linear_gelu_backward_input(ops, dbefore, dy, v, before, N, O, I);
-  ops->bias_backward(ops, dbias, dbefore, N, O);
+  ops->linear_bias_backward_weight(ops, dw, dbias, dbefore, x, N, I, O);
   give(before, 2 * N * O);
   give(hidden, 2 * N * O);
   give(dbefore, 2 * N * O);
