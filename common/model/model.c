@@ -360,6 +360,7 @@ static plm_status allocate_buffers(struct plm_model *model, struct plm_error *er
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu rows of the head", rows);
   plm_model_lay_out(model);
   PLM_TRY(plm_model_upload_adapter_rows(model, error));
+  PLM_TRY(plm_model_upload_token_rows(model, error));
   return upload_rotary(model, error);
 }
 

@@ -84,6 +84,10 @@ static void block_attention_backward(struct plm_model *model, const struct model
   } else {
     ops->qkv_prepare_backward(ops, dqkv, NULL, NULL, dqkv, &in);
   }
+  if (plm_model_by_token(model, block)) {
+    plm_model_token_rows_qkv_backward(model, pass, dqkv);
+    return;
+  }
   model_product_backward(model, &places->qkv, dqkv, block->h, N, D, 3 * D);
   act *dh = block->reach == REACH_QKV ? NULL : model->norm_gradient;
   if (dh != NULL)
@@ -111,6 +115,10 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
   act *dx = model->stream[0];
   if (block->reach > REACH_INPUT) return;
+  if (plm_model_by_token(model, block)) {
+    plm_model_token_rows_mix_backward(model, pass);
+    return;
+  }
   if (shape->kind == PLM_BLOCK_PLAIN) {
     model_norm_backward(model, &block->places.norm, dx, model->norm_gradient, block->x, N, D);
     return;
@@ -227,42 +235,57 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
   if (pass->narrowed == NULL) plm_model_widen_stream(model, pass, D);
 }
 
-/* The gradient of x0, in stream[0], -> that of the embedding's vectors; the steps of embed in
- * model_forward.c backwards. */
-static void embed_backward(struct plm_model *model, const struct model_pass *pass)
+void plm_model_embed_backward(struct plm_model *model, const struct embedded_rows *rows, act *dx,
+                              act *spare)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t N = pass_rows(pass, 0), D = model->config.hidden_size;
+  const int64_t N = rows->B * rows->L, D = model->config.hidden_size;
   const float scale = (float)plm_architecture_stream_scale(&model->config);
-  if (model->embedded != NULL) {
-    act *dx = model->stream[0];
-    ops->zero(ops, model->stream[1], (size_t)(N * D) * model->act_bytes);
-    model_norm_backward(model, &model->embedding_norm, model->stream[1], dx, model->embedded, N, D);
-    model->stream[0] = model->stream[1];
-    model->stream[1] = dx;
+  if (rows->before != NULL) {
+    ops->zero(ops, spare, (size_t)(N * D) * model->act_bytes);
+    model_norm_backward(model, &model->embedding_norm, spare, dx, rows->before, N, D);
+    dx = spare;
   }
-  if (scale != 1.0f) ops->scale(ops, model->stream[0], scale, N * D);
-  if (model_scales_dropout(model))
-    ops->scale_rows(ops, model->stream[0], model->dropout_factors, N, D);
-  ops->token_mean_backward(ops, model->tables[0].gradient, model->stream[0], model->tokens, N, D,
+  if (scale != 1.0f) ops->scale(ops, dx, scale, N * D);
+  if (model_scales_dropout(model)) ops->scale_rows(ops, dx, rows->factors, N, D);
+  ops->token_mean_backward(ops, model->tables[0].gradient, dx, rows->tokens, N, D,
                            model->config.vocab_size, 0);
 }
 
-/* The gradients of x0 on all levels and of the first block's input -> the embedding, through its
- * norm. */
+/* The gradients of x0 on all levels and of the first block's input -> the embedding. If that block
+ * was computed by token, the latter has a row for each token; where x0 has a gradient of its own,
+ * the stream's is part of it. */
+static void add_table_gradients(struct plm_model *model, const struct model_pass *pass)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
+  const struct token_rows *first = &model->token_rows;
+  float *gradient = model->tables[0].gradient;
+  if (model->x0_gradient[0] == NULL) {
+    const struct embedded_rows batch = plm_model_embedded_batch(model, pass);
+    plm_model_embed_backward(model, &batch, model->stream[0], model->stream[1]);
+    if (!first->in_use) return;
+    const struct embedded_rows tokens = plm_model_embedded_tokens(model);
+    plm_model_embed_backward(model, &tokens, first->dx, first->dh);
+    return;
+  }
+  if (!first->in_use)
+    ops->add(ops, model->x0_gradient[0], model->stream[0], pass_rows(pass, 0) * D);
+  for (int level = 0; level < model->levels; level++)
+    ops->token_mean_backward(ops, gradient, model->x0_gradient[level], model->tokens,
+                             pass_rows(pass, level), D, V, level);
+  if (!first->in_use) return;
+  ops->token_mean_backward(ops, gradient, first->dx, first->tokens, V, D, V, 0);
+  ops->token_mean_backward(ops, gradient, first->dp, first->tokens, V, D, V, 0);
+}
+
+/* The gradient of the embedding, through its norm. */
 static void tables_backward(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
   const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
   struct token_table *embedding = &model->tables[0];
-  if (model->x0_gradient[0] == NULL) {
-    embed_backward(model, pass);
-  } else {
-    ops->add(ops, model->x0_gradient[0], model->stream[0], pass_rows(pass, 0) * D);
-    for (int level = 0; level < model->levels; level++)
-      ops->token_mean_backward(ops, embedding->gradient, model->x0_gradient[level], model->tokens,
-                               pass_rows(pass, level), D, V, level);
-  }
+  add_table_gradients(model, pass);
   const int64_t mask = plm_architecture_mask_token(&model->config);
   const bool zeroed = model->config.token_dropout && !model->rules->scales_dropout;
   for (uint32_t i = 0; i < model->table_total && zeroed; i++) {

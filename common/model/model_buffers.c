@@ -341,6 +341,27 @@ static void place_embedding(struct layout *layout)
     model->embedded = reserve_act(layout, &model->activations, rows * model->config.hidden_size);
 }
 
+static void place_token_rows(struct layout *layout)
+{
+  struct plm_model *model = layout->model;
+  struct plm_arena *arena = &model->workspace;
+  struct token_rows *rows = &model->token_rows;
+  if (!plm_model_has_token_rows(model)) return;
+  const size_t V = model->config.vocab_size, n = V * model->config.hidden_size;
+  rows->tokens = arena_reserve(arena, (V + 1) * sizeof(int32_t));
+  if (model_scales_dropout(model)) rows->factors = arena_reserve(arena, V * sizeof(float));
+  if (model->config.emb_layer_norm_before) rows->before = reserve_act(layout, arena, n);
+  rows->x = reserve_act(layout, arena, n);
+  rows->h = reserve_act(layout, arena, n);
+  rows->qkv = reserve_act(layout, arena, 3 * n);
+  const bool mixes = model->blocks[0].shape.kind != PLM_BLOCK_PLAIN;
+  if (mixes) rows->mixed = reserve_act(layout, arena, n);
+  if (!model->options.training) return;
+  rows->dx = reserve_act(layout, arena, n);
+  rows->dh = reserve_act(layout, arena, n);
+  if (mixes) rows->dp = reserve_act(layout, arena, n);
+}
+
 void plm_model_lay_out(struct plm_model *model)
 {
   struct layout layout = {.model = model, .act_bytes = model->act_bytes};
@@ -357,5 +378,6 @@ void plm_model_lay_out(struct plm_model *model)
   place_head(&layout);
   place_tables(model);
   place_adapters(&layout);
+  place_token_rows(&layout);
   place_workspace(&layout);
 }

@@ -79,6 +79,10 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
   struct plm_ops *ops = model->ops;
   const struct plm_block_shape *shape = &block->shape;
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
+  if (plm_model_by_token(model, block)) {
+    plm_model_token_rows_mix(model, pass);
+    return;
+  }
   if (shape->kind == PLM_BLOCK_PLAIN) {
     model_norm_forward(model, &block->places.norm, block->h, block->x, N, D);
     return;
@@ -185,7 +189,10 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
 {
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
   const int64_t N = pass_rows(pass, block->shape.level), D = block->shape.width;
-  model_block_product(model, &block->places.qkv, block->qkv_raw, block->h, NULL, N, D, 3 * D);
+  if (plm_model_by_token(model, block))
+    plm_model_token_rows_qkv(model, pass);
+  else
+    model_block_product(model, &block->places.qkv, block->qkv_raw, block->h, NULL, N, D, 3 * D);
   model_adapters_forward(model, pass, &block->places.qkv.adapters, block->qkv_raw, block->h, N);
   if (pass->decode != NULL)
     attend_cached(model, pass, block);
@@ -262,36 +269,61 @@ static void tap_attention(struct plm_model *model, const struct model_pass *pass
     pass->taps->on_attention(pass->taps->context, block);
 }
 
-/* tokens -> x0 */
+struct embedded_rows plm_model_embedded_batch(const struct plm_model *model,
+                                              const struct model_pass *pass)
+{
+  struct embedded_rows rows = {.tokens = model->tokens,
+                               .B = pass->B,
+                               .L = pass->L,
+                               .factors = model->dropout_factors,
+                               .before = model->embedded,
+                               .x = model->x0[0]};
+  if (!model_scales_dropout(model)) return rows;
+  const struct plm_interval_mask *documents = plm_masks_at(pass->masks, 0, 0);
+  rows.begin = documents->key_begin;
+  rows.end = documents->key_end;
+  return rows;
+}
+
+void plm_model_embed(struct plm_model *model, const struct embedded_rows *rows)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t N = rows->B * rows->L, D = model->config.hidden_size;
+  const float scale = (float)plm_architecture_stream_scale(&model->config);
+  act *first = rows->before != NULL ? rows->before : rows->x;
+  ops->token_mean_forward(ops, first, model->tables[0].vectors, rows->tokens, N, D,
+                          model->config.vocab_size, 0);
+  if (model_scales_dropout(model)) {
+    const struct plm_token_dropout of = {.tokens = rows->tokens,
+                                         .begin = rows->begin,
+                                         .end = rows->end,
+                                         .B = rows->B,
+                                         .L = rows->L,
+                                         .mask_token = plm_architecture_mask_token(&model->config)};
+    ops->token_dropout(ops, rows->factors, &of);
+    ops->scale_rows(ops, first, rows->factors, N, D);
+  }
+  if (scale != 1.0f) ops->scale(ops, first, scale, N * D);
+  if (rows->before != NULL)
+    model_norm_forward(model, &model->embedding_norm, rows->x, first, N, D);
+}
+
+/* tokens -> x0 on all levels */
 static void embed(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t N = pass_rows(pass, 0), D = model->config.hidden_size;
-  const float scale = (float)plm_architecture_stream_scale(&model->config);
-  act *first = model->embedded != NULL ? model->embedded : model->x0[0];
-  for (int level = 0; level < model->levels; level++)
-    ops->token_mean_forward(ops, level == 0 ? first : model->x0[level], model->tables[0].vectors,
-                            model->tokens, pass_rows(pass, level), D, model->config.vocab_size,
-                            level);
-  if (model_scales_dropout(model)) {
-    const struct plm_interval_mask *documents = plm_masks_at(pass->masks, 0, 0);
-    const struct plm_token_dropout of = {.tokens = model->tokens,
-                                         .begin = documents->key_begin,
-                                         .end = documents->key_end,
-                                         .B = pass->B,
-                                         .L = pass->L,
-                                         .mask_token = plm_architecture_mask_token(&model->config)};
-    ops->token_dropout(ops, model->dropout_factors, &of);
-    ops->scale_rows(ops, first, model->dropout_factors, N, D);
-  }
-  if (scale != 1.0f) ops->scale(ops, first, scale, N * D);
-  if (model->embedded != NULL)
-    model_norm_forward(model, &model->embedding_norm, model->x0[0], first, N, D);
+  const struct embedded_rows rows = plm_model_embedded_batch(model, pass);
+  plm_model_embed(model, &rows);
+  for (int level = 1; level < model->levels; level++)
+    ops->token_mean_forward(ops, model->x0[level], model->tables[0].vectors, model->tokens,
+                            pass_rows(pass, level), model->config.hidden_size,
+                            model->config.vocab_size, level);
 }
 
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)
 {
   embed(model, pass);
+  plm_model_choose_token_rows(model, pass);
   tap(model, pass, 0, model->x0[0], (size_t)(pass_rows(pass, 0) * model->config.hidden_size));
   for (uint32_t i = 0; i < model->block_count; i++) {
     const struct model_block *block = &model->blocks[i];

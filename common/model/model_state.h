@@ -116,6 +116,18 @@ struct rotary {
   float *cosine, *sine;
 };
 
+/* What the first block computes before its attention, for each token of the vocabulary
+ * (token_rows.c). Rows (V); NULL: the model's first block is not computed by token. */
+struct token_rows {
+  bool in_use;     /* by the current pass */
+  int32_t *tokens; /* (V + 1): 0, 1, ..., V */
+  float *factors;  /* (V): as dropout_factors */
+  act *before;     /* as `embedded` */
+  act *x, *mixed, *h;
+  act *qkv; /* (V, 3 D): qkv_raw, and then its gradient */
+  act *dx, *dh, *dp;
+};
+
 struct plm_arena {
   uintptr_t base; /* 0 while sizes are being counted */
   size_t used_bytes;
@@ -166,6 +178,7 @@ struct plm_model {
   struct rotary rotary[PLM_MODEL_MAX_LEVELS];
   float *dropout_factors; /* (B, L): what token_dropout scales x0 by; NULL: it scales nothing */
   act *embedded;          /* x0 before emb_layer_norm_before; else NULL */
+  struct token_rows token_rows;
 
   /* the head's, for R labelled rows */
   int32_t *positions, *labels;
@@ -334,6 +347,36 @@ void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const
 
 /* The inputs of a block's mix; the block is not a plain one. */
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block);
+/* Rows of x0, and where the documents of (B, L) tokens are. */
+struct embedded_rows {
+  const int32_t *tokens, *begin, *end;
+  int64_t B, L;
+  float *factors; /* (B, L) */
+  act *before;    /* before emb_layer_norm_before; NULL without it */
+  act *x;
+};
+/* tokens -> x, and back: the gradient of x -> that of the embedding's vectors (+=). `dx` is changed;
+ * `spare` is as large. */
+void plm_model_embed(struct plm_model *model, const struct embedded_rows *rows);
+void plm_model_embed_backward(struct plm_model *model, const struct embedded_rows *rows, act *dx,
+                              act *spare);
+/* Those of a whole batch, and those of the V tokens. */
+struct embedded_rows plm_model_embedded_batch(const struct plm_model *model,
+                                              const struct model_pass *pass);
+struct embedded_rows plm_model_embedded_tokens(const struct plm_model *model);
+
+/* Whether the model's first block can be computed by token; fills what never changes; decides for a
+ * pass; whether that pass computes `block` so. The parts of the block, forward and backward. */
+bool plm_model_has_token_rows(const struct plm_model *model);
+plm_status plm_model_upload_token_rows(struct plm_model *model, struct plm_error *error);
+void plm_model_choose_token_rows(struct plm_model *model, const struct model_pass *pass);
+bool plm_model_by_token(const struct plm_model *model, const struct model_block *block);
+void plm_model_token_rows_mix(struct plm_model *model, const struct model_pass *pass);
+void plm_model_token_rows_qkv(struct plm_model *model, const struct model_pass *pass);
+void plm_model_token_rows_qkv_backward(struct plm_model *model, const struct model_pass *pass,
+                                       const act *dqkv);
+void plm_model_token_rows_mix_backward(struct plm_model *model, const struct model_pass *pass);
+
 /* The parts of a block, which recomputation runs again in the backward pass. */
 void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
                          const struct model_block *block);

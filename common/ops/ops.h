@@ -61,6 +61,7 @@ struct plm_ops {
   const char *fallback;      /* why some of them, or all of CUDA, are not in use; else NULL */
   size_t act_bytes;          /* 4 or 2 */
   bool int8;                 /* it was opened for int8: the operators of int8 below are set */
+  bool shares_rows;          /* it pays to compute equal rows once and to copy the results */
   uint32_t threads;
   void *context;                           /* the backend's state */
   struct plm_ops_observation *observation; /* of who watches the operators; NULL: nobody */
@@ -302,7 +303,8 @@ struct plm_ops {
   void (*scale_rows)(struct plm_ops *ops, act *x, const float *factors, int64_t N, int64_t D);
   /* The factors, (B, L), for scale_rows of the embeddings and of their gradient: 0 for a row whose
    * token is mask_token and for one of no document, and for the other rows of a document
-   * (1 - 0.15 * 0.8) / (1 - masks / length), with the number of masks in it and its length. */
+   * (1 - 0.15 * 0.8) / (1 - masks / length), with the number of masks in it and its length; without
+   * masks the factor is therefore the same for every length. */
   void (*token_dropout)(struct plm_ops *ops, float *factors, const struct plm_token_dropout *of);
   /* out[i] = x[rows[i]]. A row of -1 is gathered as zeros, and scatter_rows ignores it. */
   void (*gather_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,

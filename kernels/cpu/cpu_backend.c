@@ -146,6 +146,7 @@ plm_status plm_ops_cpu_open_as(const struct plm_cpu_request *request, struct plm
   cpu->ops.isa = isa_names[chosen];
   cpu->ops.products = plm_products_library();
   cpu->ops.act_bytes = cpu->bf16 ? 2 : 4;
+  cpu->ops.shares_rows = true;
   cpu->ops.threads = threads > 0 ? threads : all_threads();
   cpu->ops.context = cpu;
   fill_vector(cpu, &cpu->vector, cpu->bf16);

@@ -13,7 +13,7 @@ static float factor_of(const struct plm_token_dropout *of, const int32_t *tokens
   for (int64_t i = begin; i < end; i++) masks += tokens[i] == of->mask_token;
   const int64_t length = end - begin;
   /* if all are masks, no row uses the factor */
-  return masks < length ? PLM_TOKEN_DROPOUT_KEPT * (float)length / (float)(length - masks) : 0;
+  return masks < length ? PLM_TOKEN_DROPOUT_KEPT / ((float)(length - masks) / (float)length) : 0;
 }
 
 static void chunk_tile(void *context, int64_t chunk, uint32_t thread)

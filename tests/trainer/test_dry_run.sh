@@ -44,14 +44,14 @@ moments and average                          71.1 MB
 optimizer scratch                             6.7 MB
 copy of parameters, for norms                34.9 MB
 activations                                 118.7 MB
-workspace                                    24.5 MB
+workspace                                    25.3 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
 inputs and masks, host                        0.7 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total                                       637.5 MB
+total                                       638.3 MB
 free                                      FREE MB of TOTAL
 largest trainer.micro_batch_tokens that fits: 2048
 END

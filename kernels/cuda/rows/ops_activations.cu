@@ -104,7 +104,7 @@ __global__ void token_dropout_kernel(float *factors, struct plm_token_dropout of
     masks = warp_sum(masks);
     if (threadIdx.x % PLM_WARP != 0) continue;
     const bool kept = length > 0 && of.tokens[n] != of.mask_token;
-    factors[n] = kept ? PLM_TOKEN_DROPOUT_KEPT * (float)length / ((float)length - masks) : 0;
+    factors[n] = kept ? PLM_TOKEN_DROPOUT_KEPT / (((float)length - masks) / (float)length) : 0;
   }
 }
 
