@@ -30,10 +30,10 @@ struct fetch {
   char hash[PLM_HASH_HEX_SIZE]; /* of data.mdb: the entry's name */
   const char *part;             /* the folder in which it is made */
   struct plm_corpus_files files;
-  int data; /* descriptor of data.mdb in part, or -1 */
+  int data; /* descriptor of data.mdb in part */
   struct plm_hasher *hasher;
   struct plm_progress progress;
-  uint64_t done;
+  uint64_t done, left; /* bytes that are hashed, and that an interrupted fetch left */
 };
 
 /* ---- corpus.json ----------------------------------------------------------------------------- */
@@ -46,14 +46,10 @@ static plm_status fetch_on_description(void *context, const struct plm_file_part
   if (received->file_bytes > DESCRIPTION_MOST)
     return plm_error_set(error, PLM_LIMIT, "the corpus.json at %s has %llu bytes",
                          fetch->options->endpoint, (unsigned long long)received->file_bytes);
-  if (fetch->text == NULL) fetch->text = malloc(DESCRIPTION_MOST);
-  if (fetch->text == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %d bytes of corpus.json",
-                         DESCRIPTION_MOST);
+  if (fetch->text == NULL) fetch->text = plm_alloc(DESCRIPTION_MOST);
   /* parts follow each other, and none goes beyond the file */
-  PLM_ASSERT(fetch->text_bytes + received->of.bytes <= received->file_bytes);
-  memcpy(fetch->text + fetch->text_bytes, bytes, received->of.bytes);
-  fetch->text_bytes += received->of.bytes;
+  memcpy(fetch->text + received->of.offset, bytes, received->of.bytes);
+  fetch->text_bytes = received->of.offset + received->of.bytes;
   return PLM_OK;
 }
 
@@ -74,13 +70,12 @@ static plm_status fetch_description(struct fetch *fetch, struct plm_error *error
 
 /* ---- data.mdb -------------------------------------------------------------------------------- */
 
-static plm_status add_bytes(struct fetch *fetch, const void *bytes, size_t size)
+static void add_bytes(struct fetch *fetch, const void *bytes, size_t size)
 {
   plm_hasher_update(fetch->hasher, bytes, size);
   fetch->done += size;
   plm_progress_update(&fetch->progress, fetch->done, fetch->files.size_bytes,
                       fetch->done - fetch->progress.done_before, fetch->done >> 20, "part");
-  return PLM_OK;
 }
 
 static plm_status fetch_on_data(void *context, const struct plm_file_part *received,
@@ -91,10 +86,11 @@ static plm_status fetch_on_data(void *context, const struct plm_file_part *recei
     return plm_error_set(error, PLM_CORRUPT, "%s sends another corpus than at the beginning",
                          fetch->options->endpoint);
   PLM_TRY(plm_file_write_all(fetch->data, bytes, received->of.bytes, fetch->part, error));
-  return add_bytes(fetch, bytes, received->of.bytes);
+  add_bytes(fetch, bytes, received->of.bytes);
+  return PLM_OK;
 }
 
-/* Opens the part, and hashes what an interrupted fetch left in it. */
+/* Opens the part. The caller closes fetch->data. */
 static plm_status open_part(struct fetch *fetch, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
@@ -102,18 +98,23 @@ static plm_status open_part(struct fetch *fetch, struct plm_error *error)
   PLM_TRY(plm_path_join(path, fetch->part, PLM_CORPUS_DESCRIPTION, error));
   PLM_TRY(plm_file_write(path, fetch->text, fetch->text_bytes, 0666, error));
   PLM_TRY(plm_path_join(path, fetch->part, PLM_CORPUS_DATA, error));
-  fetch->data = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  fetch->data = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (fetch->data < 0) return plm_error_errno(error, "cannot open %s", path);
+  return plm_file_size(path, &fetch->left, error);
+}
+
+/* Hashes what an interrupted fetch left in the part. */
+static plm_status hash_part(struct fetch *fetch, struct plm_error *error)
+{
   enum { BUFFER = 1 << 20 };
   char *buffer = plm_alloc_pages(BUFFER);
   plm_status status = PLM_OK;
-  while (status == PLM_OK) {
-    const ssize_t got = read(fetch->data, buffer, BUFFER);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) status = plm_error_errno(error, "cannot read %s", path);
-    if (got <= 0) break;
-    status = plm_stop_check(stopped, error);
-    if (status == PLM_OK) status = add_bytes(fetch, buffer, (size_t)got);
+  while (status == PLM_OK && fetch->done < fetch->left) {
+    const uint64_t more = fetch->left - fetch->done;
+    const size_t size = more < BUFFER ? (size_t)more : BUFFER;
+    status = plm_file_read_at(fetch->data, buffer, size, fetch->done, fetch->part, error);
+    if (status == PLM_OK) status = plm_stop_check(stopped, error);
+    if (status == PLM_OK) add_bytes(fetch, buffer, size);
   }
   free(buffer);
   fetch->progress.done_before = fetch->done;
@@ -136,7 +137,7 @@ static plm_status check_part(struct fetch *fetch, struct plm_error *error)
 
 static plm_status fill_part(struct fetch *fetch, struct plm_error *error)
 {
-  PLM_TRY(open_part(fetch, error));
+  PLM_TRY(hash_part(fetch, error));
   if (fetch->done > 0 && fetch->done < fetch->files.size_bytes)
     plm_info("continuing after %.0f MB of %.0f MB", 1e-6 * (double)fetch->done,
              1e-6 * (double)fetch->files.size_bytes);
@@ -155,15 +156,14 @@ static plm_status fetch_data(struct fetch *fetch, struct plm_error *error)
   const uint64_t bytes = fetch->files.size_bytes + fetch->text_bytes;
   PLM_TRY(plm_fetch_cache_make_room(fetch->options->cache, fetch->hash, bytes,
                                     fetch->options->limit_bytes, error));
+  PLM_TRY(open_part(fetch, error));
   fetch->done = 0;
   fetch->hasher = plm_hasher_open();
   plm_progress_begin(&fetch->progress, "fetch");
-  plm_status status = fill_part(fetch, error);
+  const plm_status status = fill_part(fetch, error);
   plm_progress_clear(&fetch->progress);
   plm_hasher_close(fetch->hasher);
-  fetch->hasher = NULL;
-  if (fetch->data >= 0) close(fetch->data);
-  fetch->data = -1;
+  close(fetch->data);
   return status;
 }
 
@@ -186,7 +186,7 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
                                uint16_t source, struct plm_fetched *fetched, uint16_t *sources,
                                struct plm_error *error)
 {
-  struct fetch fetch = {.options = options, .link = link, .source = source, .data = -1};
+  struct fetch fetch = {.options = options, .link = link, .source = source};
   plm_status status = fetch_description(&fetch, error);
   if (status == PLM_OK) {
     fetched->locks[source] = -1;

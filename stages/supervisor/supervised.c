@@ -25,8 +25,7 @@ struct supervised *supervised_add(struct stages *stages, enum plm_stage_index ki
   *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
   if (stages->launch != NULL) stage->launch = stages->launch[kind];
   if (stage->launch == NULL && plm_stage_is_gang(stages->config, kind)) stage->gang = stages->gang;
-  supervised_name(stage, name);
-  snprintf(file, sizeof file, "%s.log", name);
+  snprintf(file, sizeof file, "%s.log", supervised_name(stage, name));
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
   PLM_ASSERT(plm_path_join(folder, stages->config->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
              plm_path_join(path, folder, file, NULL) == PLM_OK);
@@ -52,9 +51,10 @@ bool supervised_has_bound(const struct stages *stages, const struct supervised *
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-void supervised_name(const struct supervised *stage, char name[64])
+const char *supervised_name(const struct supervised *stage, char name[64])
 {
   snprintf(name, 64, "%s.%u", plm_stage_kinds[stage->kind].name, stage->instance);
+  return name;
 }
 
 void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE])
@@ -137,11 +137,10 @@ void supervised_remedy(const struct stages *stages, const struct supervised *sta
                        char text[REMEDY_SIZE])
 {
   char name[64];
-  supervised_name(stage, name);
   text[0] = '\0';
   if (stage->state != PLM_STAGE_FATAL) return;
   if (stage->kind == PLM_KIND_TRAINER || stages->draining)
     snprintf(text, REMEDY_SIZE, "plm-pipeline up %.200s/%s", stages->config->run, PLM_RUN_CONFIG);
   else
-    snprintf(text, REMEDY_SIZE, "plm-pipeline restart %s", name);
+    snprintf(text, REMEDY_SIZE, "plm-pipeline restart %s", supervised_name(stage, name));
 }

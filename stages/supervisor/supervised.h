@@ -87,7 +87,7 @@ size_t supervised_signal_kill(const struct supervised *stage);
 bool supervised_has_bound(const struct stages *stages, const struct supervised *stage);
 
 /* "trainer.0" */
-void supervised_name(const struct supervised *stage, char name[64]);
+const char *supervised_name(const struct supervised *stage, char name[64]);
 /* "packer.N", as in the name of its pulse. */
 enum { PACKER_ROLE_SIZE = 32 };
 void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE]);

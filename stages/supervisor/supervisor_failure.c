@@ -118,18 +118,19 @@ static void start_later(const struct stages *stages, struct screen *screen,
                         int64_t delay_ms, const char *how)
 {
   char name[64];
-  supervised_name(stage, name);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED);
   stage->due_ms = failure->now_ms + delay_ms;
   if (!waits) {
-    screen_say(screen, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
+    screen_say(screen, "%s %s; restarting it in %.1f s", supervised_name(stage, name), how,
+               (double)delay_ms / 1000.0);
     return;
   }
   const double waited_s = 1e-3 * (double)(failure->now_ms - stage->failures.waits_since_ms);
   screen_say(screen,
              "%s %s, which may pass; restarting it in %.1f s, and for at most %.0f s more "
              "(supervisor.wait_s)",
-             name, how, (double)delay_ms / 1000.0, stages->config->supervisor.wait_s - waited_s);
+             supervised_name(stage, name), how, (double)delay_ms / 1000.0,
+             stages->config->supervisor.wait_s - waited_s);
 }
 
 static void keep_cause(struct supervised *stage, const char *how, const char *words)
@@ -159,12 +160,11 @@ void supervised_failed(struct stages *stages, struct screen *screen, struct supe
     return;
   }
   char name[64], why[sizeof stage->failed_how];
-  supervised_name(stage, name);
   snprintf(why, sizeof why, "%s", how);
   supervisor_failure_explain(stages, verdict, &failure, why, sizeof why);
   keep_cause(stage, why, failure.text);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED_OUT);
-  screen_say(screen, "%s %s", name, why);
+  screen_say(screen, "%s %s", supervised_name(stage, name), why);
   stage->failed_again = verdict == PLM_VERDICT_REPEATED;
   supervised_note_failure(stages, stage, why);
 }

@@ -144,9 +144,8 @@ static void watch_first(struct gang *gang, const struct supervised *stage, int64
     if (poll(&item, 1, 0) == 1) gang->first_gone_ms = now_ms; /* also if nobody has reaped it */
   } else if (!gang->hung && now_ms - gang->first_gone_ms >= 1000 * mpirun_grace_s()) {
     char name[64];
-    supervised_name(stage, name);
-    screen_say(gang->screen, "%s: mpirun still runs %d s after rank 0 has ended; killing it", name,
-               mpirun_grace_s());
+    screen_say(gang->screen, "%s: mpirun still runs %d s after rank 0 has ended; killing it",
+               supervised_name(stage, name), mpirun_grace_s());
     gang->hung = true;
     kill(stage->pid, SIGKILL);
   }

@@ -168,12 +168,11 @@ static void request_down(struct requests *requests, struct client *client, const
 static bool is_named(const cJSON *names, const struct supervised *stage)
 {
   char name[64];
-  supervised_name(stage, name);
   if (cJSON_GetArraySize(names) == 0) return true;
   const cJSON *item;
   cJSON_ArrayForEach(item, names)
   {
-    if (cJSON_IsString(item) && (strcmp(item->valuestring, name) == 0 ||
+    if (cJSON_IsString(item) && (strcmp(item->valuestring, supervised_name(stage, name)) == 0 ||
                                  strcmp(item->valuestring, plm_stage_kinds[stage->kind].name) == 0))
       return true;
   }

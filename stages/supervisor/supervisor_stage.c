@@ -175,9 +175,8 @@ static void is_ready(struct screen *screen, struct supervised *stage)
 {
   char name[64];
   supervisor_stage_move(stage, PLM_EVENT_READY);
-  supervised_name(stage, name);
   if (stage->state == PLM_STAGE_READY && !screen->quiet) {
-    screen_say(screen, "%s is ready (%.1f s)", name,
+    screen_say(screen, "%s is ready (%.1f s)", supervised_name(stage, name),
                (double)(plm_clock_ms() - stage->started_ms) / 1000.0);
   }
 }
@@ -310,9 +309,8 @@ static void supervisor_stage_ended(struct launcher *launcher, struct supervised 
   supervisor_stage_move(stage, PLM_EVENT_ENDED);
   if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !gang_has_hung(stage->gang)) {
     char name[64], how[96];
-    supervised_name(stage, name);
     supervised_ending(stage, how);
-    screen_say(launcher->screen, "%s %s while it was stopping", name, how);
+    screen_say(launcher->screen, "%s %s while it was stopping", supervised_name(stage, name), how);
   }
 }
 
@@ -333,12 +331,11 @@ void supervised_reaped(struct launcher *launcher, struct supervised *stage, int 
 static void time_is_up(struct screen *screen, struct supervised *stage, int64_t now_ms)
 {
   char name[64];
-  supervised_name(stage, name);
   if (!stage->killed_by_us) {
     screen_say(screen,
                stage->ending ? "%s left processes behind; killing them"
                              : "%s did not stop in time; killing it",
-               name);
+               supervised_name(stage, name));
   }
   stage->killed_by_us = true;
   if (supervised_signal_kill(stage) == 0) gang_kill_writer(stage->gang); /* a disk that hangs */

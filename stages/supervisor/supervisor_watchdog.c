@@ -123,10 +123,9 @@ static void kill_silent(const struct watchdog *watchdog, struct supervised *stag
                         const char *setting)
 {
   char name[64];
-  supervised_name(stage, name);
   screen_say(watchdog->screen,
-             "%s has given no sign of life for %.0f s (supervisor.%s): killing it", name, silent_s,
-             setting);
+             "%s has given no sign of life for %.0f s (supervisor.%s): killing it",
+             supervised_name(stage, name), silent_s, setting);
   stage->silent = true;
   supervised_signal_kill(stage);
 }

@@ -95,7 +95,7 @@ bool parse(const char *line, struct choice *choice)
 
 /* A forced choice is also kept, so that a resume without the environment variable does the same. */
 bool plm_cuda_takes_second(struct plm_cuda *cuda, const struct plm_choice_shape *shape,
-                           bool measurable, plm_choice_run run, const void *context)
+                           plm_choice_run run, const void *context)
 {
   const enum plm_ways ways = ways_of(cuda, shape->what);
   if (ways == PLM_WAYS_FIRST) return false;
@@ -104,8 +104,7 @@ bool plm_cuda_takes_second(struct plm_cuda *cuda, const struct plm_choice_shape 
   if (known != nullptr) return known->second;
   if (!plm_cuda_tuning_allowed(cuda) || cuda->choices->count == MAX_CHOICES) return choice.second;
   const double started = plm_cuda_tuning_clock();
-  if (!choice.second &&
-      (!measurable || !plm_cuda_choice_measure(cuda, shape, run, context, &choice.second)))
+  if (!choice.second && !plm_cuda_choice_measure(cuda, shape, run, context, &choice.second))
     return false;
   plm_cuda_tuning_count(cuda, plm_cuda_tuning_clock() - started);
   keep(cuda, &choice);

@@ -23,9 +23,9 @@ struct plm_choice_shape {
 typedef bool (*plm_choice_run)(struct plm_cuda *cuda, const void *context, bool second);
 
 /* Whether the shape takes the second way. If it is not known yet, and tuning is on, both are run
- * and measured, unless `measurable` is false; otherwise it is the first way, or the forced one. */
+ * and measured; otherwise it is the first way, or the forced one. */
 bool plm_cuda_takes_second(struct plm_cuda *cuda, const struct plm_choice_shape *shape,
-                           bool measurable, plm_choice_run run, const void *context);
+                           plm_choice_run run, const void *context);
 
 enum { PLM_CHOICE_BYTES = 128 }; /* the most that a line takes */
 plm_status plm_cuda_choices_open(struct plm_cuda *cuda, struct plm_error *error);

@@ -26,9 +26,7 @@ bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_re
                                                                   : PLM_CHOICE_RELU2_FORWARD,
                                          {p->N, p->I, p->O}};
   const struct both_ways ways = {p, library};
-  /* a product that overwrites its own operand cannot be run several times */
-  const bool measurable = p->out != p->hidden && p->out != p->a;
-  return plm_cuda_takes_second(cuda, &shape, measurable, run_way, &ways);
+  return plm_cuda_takes_second(cuda, &shape, run_way, &ways);
 }
 
 } // namespace

@@ -118,7 +118,6 @@ bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_at
     return false;
   const struct plm_choice_shape choice = {
       PLM_CHOICE_ATTENTION_BACKWARD, {(int64_t)shape->B * attention->heads, shape->L, shape->K}};
-  run_way(cuda, &ways,
-          partial != nullptr && plm_cuda_takes_second(cuda, &choice, true, run_way, &ways));
+  run_way(cuda, &ways, partial != nullptr && plm_cuda_takes_second(cuda, &choice, run_way, &ways));
   return true;
 }

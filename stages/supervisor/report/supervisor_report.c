@@ -109,8 +109,7 @@ static void supervisor_report_describe(struct plm_text *text, const char *as_wha
                                        const struct supervised *stage, bool with_lines)
 {
   char name[64];
-  supervised_name(stage, name);
-  plm_text_printf(text, "%s: %s %s\n", as_what, name, stage->failed_how);
+  plm_text_printf(text, "%s: %s %s\n", as_what, supervised_name(stage, name), stage->failed_how);
   if (strstr(stage->failed_how, "for lack of memory") != NULL) plm_memory_kill_hint(text);
   if (with_lines) {
     static struct plm_tail tail;

@@ -57,14 +57,13 @@ static void supervisor_screen_print_line(void *context, const char *line)
   const char *program = plm_stage_kinds[printing->stage->kind].program;
   const size_t length = strlen(program);
   char name[64];
-  supervised_name(printing->stage, name);
   line += plm_log_time_length(line);
   /* the stage's name also tells the program's */
   if (strncmp(line, program, length) == 0 && strncmp(line + length, ": ", 2) == 0)
     line += length + 2;
   live_erase(&screen->live);
-  fprintf(stderr, "%s%-11s |%s ", screen->color ? colors[printing->stage->kind] : "", name,
-          screen->color ? "\033[0m" : "");
+  fprintf(stderr, "%s%-11s |%s ", screen->color ? colors[printing->stage->kind] : "",
+          supervised_name(printing->stage, name), screen->color ? "\033[0m" : "");
   plm_print(stderr, "%s\n", line);
 }
 

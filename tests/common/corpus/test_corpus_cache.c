@@ -63,12 +63,17 @@ static void open_once(char local[PLM_PATH_SIZE])
 static void a_cache_is_filled_once(void **state)
 {
   (void)state;
-  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE];
+  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
   plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
   open_once(local);
   assert_int_equal(strncmp(local, cache, strlen(cache)), 0);
   assert_int_equal(rename(data, scratch_path("moved")), 0);
-  open_once(local); /* finds the copy */
+  struct stat lock;
+  assert_true(snprintf(path, sizeof path, "%s.lock", local) < (int)sizeof path);
+  assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[2]){{0}}, 0), 0);
+  open_once(local); /* finds the copy, and notes its use */
+  assert_int_equal(stat(path, &lock), 0);
+  assert_true(lock.st_mtime > 0);
   assert_int_equal(rename(scratch_path("moved"), data), 0);
 }
 
@@ -79,6 +84,9 @@ static void a_truncated_copy_is_made_again(void **state)
   open_once(local);
   plm_path_join(data, local, PLM_CORPUS_DATA, NULL);
   assert_int_equal(truncate(data, 4096), 0);
+  open_once(local);
+  plm_path_join(data, local, PLM_CORPUS_DESCRIPTION, NULL);
+  assert_int_equal(unlink(data), 0);
   open_once(local);
 }
 
@@ -184,16 +192,21 @@ static void opening_is_told(void **state)
   plm_corpus_close(corpus);
 }
 
+enum call { NONE, STATFS, FLOCK, FSYNC, FSYNC_FOLDER, RENAME };
+static enum call failing, failing_then; /* then: once the files are made */
+
 static plm_status link_files(void *context, const char *part, struct plm_error *error)
 {
   static const char *const names[] = {PLM_CORPUS_DATA, PLM_CORPUS_DESCRIPTION};
   char from[PLM_PATH_SIZE], to[PLM_PATH_SIZE];
+  assert_memory_equal(part, cache, strlen(cache));
   PLM_TRY(plm_directory_make(part, error));
   for (int i = 0; i < 2; i++) {
     PLM_TRY(plm_path_join(from, context, names[i], error));
     PLM_TRY(plm_path_join(to, part, names[i], error));
     assert_int_equal(link(from, to), 0);
   }
+  failing = failing_then;
   return PLM_OK;
 }
 
@@ -211,6 +224,10 @@ static void other_edges_than_stated_are_refused(void **state)
   assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
   struct plm_corpus_files files = description.files;
   plm_corpus_description_deinit(&description);
+  failing_then = FSYNC_FOLDER;
+  assert_int_equal(plm_corpus_cache_provide(&where, &files, &maker, local, &lock, &error), PLM_IO);
+  failing = failing_then = NONE;
+  assert_non_null(strstr(error.what, ".part: Input/output error"));
   files.whole.low++; /* another name */
   files.first.low++;
   assert_int_equal(plm_corpus_cache_provide(&where, &files, &maker, local, &lock, &error),
@@ -258,9 +275,6 @@ static void what_is_refused_is_closed(void **state)
   assert_string_equal(error.what, wanted);
 }
 
-enum call { NONE, STATFS, FLOCK, FSYNC, RENAME };
-static enum call failing;
-
 static int fails(enum call call)
 {
   errno = EIO;
@@ -280,11 +294,11 @@ int flock(int file, int operation)
   return fails(FLOCK) != 0 ? -1 : (int)syscall(SYS_flock, file, operation);
 }
 
-int fsync(int file) /* of a file; folders are synced */
+int fsync(int file)
 {
   struct stat about;
   const bool is_file = fstat(file, &about) == 0 && S_ISREG(about.st_mode);
-  return is_file && fails(FSYNC) != 0 ? -1 : (int)syscall(SYS_fsync, file);
+  return fails(is_file ? FSYNC : FSYNC_FOLDER) != 0 ? -1 : (int)syscall(SYS_fsync, file);
 }
 
 int rename(const char *from, const char *to)
@@ -310,7 +324,13 @@ static void a_copy_that_cannot_be_made_is_an_error(void **state)
   char local[PLM_PATH_SIZE], data[PLM_PATH_SIZE];
   failing = STATFS;
   expect_no_copy(PLM_CONFIG, "the cache ", "/cache lies on a remote file system (NFS)");
+  struct plm_corpus_cache where = {.folder = cache};
+  int lock;
   failing = FLOCK;
+  assert_int_equal(
+      plm_corpus_cache_provide(&where, &(struct plm_corpus_files){0}, NULL, local, &lock, NULL),
+      PLM_IO);
+  assert_int_equal(lock, -1);
   expect_no_copy(PLM_IO, "cannot lock ", ".lock: Input/output error");
   failing = FSYNC;
   expect_no_copy(PLM_IO, "cannot fsync ", ".part/data.mdb: Input/output error");
@@ -343,6 +363,16 @@ static void paths_have_a_limit(void **state)
   folder[PLM_PATH_SIZE - 7] = '\0';
   assert_int_equal(plm_corpus_cache_path(path, folder, "abc", ".e", &error), PLM_OK);
   assert_string_equal(path + PLM_PATH_SIZE - 7, "/abc.e");
+  const struct plm_corpus_files files = {0};
+  struct plm_corpus_cache where = {.folder = folder};
+  int lock = 0;
+  folder[PLM_PATH_SIZE - sizeof "/.part" - (PLM_HASH_HEX_SIZE - 1) + 1] = '\0';
+  assert_int_equal(plm_corpus_cache_provide(&where, &files, NULL, path, &lock, &error), PLM_LIMIT);
+  assert_int_equal(lock, -1);
+  where.folder = "/nowhere";
+  assert_int_not_equal(plm_corpus_cache_provide(&where, &files, NULL, path, &lock, &error), PLM_OK);
+  assert_memory_equal(error.what, "cannot open /nowhere/", 21);
+  assert_int_not_equal(plm_corpus_cache_open("/dev/null/cache", &error), PLM_OK);
 }
 
 static plm_status open_and_close(void *context, struct plm_error *error)

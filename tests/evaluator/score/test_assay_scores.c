@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "evaluator/score/assay_scores.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
@@ -100,6 +101,25 @@ static void unfinished_files_are_removed(void **state)
   plm_assay_scores_close(&scores);
   for (size_t i = 0; i < 3; i++) assert_true(plm_file_exists(scratch_path(kept[i])));
   for (size_t i = 0; i < 2; i++) assert_false(plm_file_exists(scratch_path(removed[i])));
+}
+
+static plm_status open_scores(void *context, struct plm_error *error)
+{
+  struct plm_assay_scores scores;
+  put("fails/a.csv.tmp-1", "x");
+  put("fails/b.csv.tmp-2", "x");
+  const plm_status status = plm_assay_scores_open(context, &first, &scores, error);
+  if (status == PLM_OK) plm_assay_scores_close(&scores);
+  return status;
+}
+
+static void each_failure_of_the_disk_is_an_error(void **state)
+{
+  (void)state;
+  char folder[200];
+  snprintf(folder, sizeof folder, "%.199s", scratch_path("fails"));
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  failing_disk_try(open_scores, folder, 1); /* of the lock it says that another command holds it */
 }
 
 static void an_assay_has_its_file(void **state)
@@ -257,6 +277,7 @@ int main(void)
       cmocka_unit_test(a_folder_keeps_its_origin),
       cmocka_unit_test(a_folder_keeps_max_length),
       cmocka_unit_test(unfinished_files_are_removed),
+      cmocka_unit_test(each_failure_of_the_disk_is_an_error),
       cmocka_unit_test(an_assay_has_its_file),
       cmocka_unit_test(scores_are_read_beside_measurements),
       cmocka_unit_test(many_scores_are_read),

@@ -244,6 +244,20 @@ static void a_run_that_fails_is_reported(void **state)
                    "\"complete\",\"loss\":null,\"best_loss\":null,\"tokens_per_second\":null}\n");
 }
 
+static void a_program_without_a_path_is_an_error(void **state)
+{
+  char longest[PLM_PATH_SIZE];
+  const char *kept = command_programs;
+  (void)state;
+  memset(longest, 'p', sizeof longest - 1);
+  longest[sizeof longest - 1] = '\0';
+  command_programs = longest;
+  assert_int_not_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", "out"), 0);
+  command_programs = kept;
+  assert_non_null(strstr(command_err, "/plm-pipeline is longer than 4095 bytes"));
+  assert_string_equal(command_out, "");
+}
+
 /* Neither the run that is stopped nor those after it are reported as failed. */
 static void a_signal_stops_the_sweep(void **state)
 {
@@ -370,6 +384,7 @@ int main(void)
       cmocka_unit_test_setup(several_run_at_once, setup),
       cmocka_unit_test_setup(complete_runs_are_skipped, setup),
       cmocka_unit_test_setup(a_run_that_fails_is_reported, setup),
+      cmocka_unit_test_setup(a_program_without_a_path_is_an_error, setup),
       cmocka_unit_test_setup(a_signal_stops_the_sweep, setup),
       cmocka_unit_test_setup(an_earlier_start_is_waited_for, setup),
       cmocka_unit_test_setup(losses_and_speeds_are_measured, setup),

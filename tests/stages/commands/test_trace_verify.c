@@ -14,7 +14,7 @@
 #include "common/plan/chain.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/captured.h"
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 enum { CORPORA = 2, CHUNKS = 3, LENGTH = 64 };
@@ -294,6 +294,23 @@ static void another_chain_is_found(void **state)
   plm_config_deinit(&config);
 }
 
+static plm_status verify_the_last(void *context, struct plm_error *error)
+{
+  const char *said;
+  return verify(context, 3, &said, error);
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  struct plm_config config;
+  (void)state;
+  configure(1, false, &config);
+  struct consumed consumed = {.config = &config};
+  train_and_save(&consumed, 3, 0);
+  failing_memory_try(verify_the_last, &config, 10);
+  plm_config_deinit(&config);
+}
+
 /* A checkpoint must say the chunks, the chain and the fingerprint of each source. */
 static void what_a_checkpoint_does_not_say(void **state)
 {
@@ -459,6 +476,7 @@ int main(void)
       cmocka_unit_test_setup(the_nearest_checkpoints_prove_a_step, setup),
       cmocka_unit_test_setup(a_folder_that_cannot_be_read_is_an_error, setup),
       cmocka_unit_test_setup(another_chain_is_found, setup),
+      cmocka_unit_test_setup(a_lack_of_memory_is_said, setup),
       cmocka_unit_test_setup(what_a_checkpoint_does_not_say, setup),
       cmocka_unit_test_setup(each_corpus_is_compared, setup),
       cmocka_unit_test_setup(one_corpus_becomes_several, setup),

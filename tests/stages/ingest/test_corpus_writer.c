@@ -11,6 +11,7 @@
 #include "common/corpus/corpus_description.h"
 #include "common/run/stop.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/scratch.h"
 
 static plm_status write_corpus(const char *directory, bool force, uint64_t documents,
@@ -28,6 +29,33 @@ static plm_status write_corpus(const char *directory, bool force, uint64_t docum
   assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
   plm_corpus_writer_close(writer);
   return PLM_OK;
+}
+
+static plm_status write_groups(void *context, struct plm_error *error)
+{
+  enum { DOCUMENTS = 5 * PLM_GROUP_DOCUMENTS + 1 };
+  struct plm_corpus_writer *writer;
+  const struct plm_corpus_writer_options options = {
+      .directory = context, .force = true, .threads = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = DOCUMENTS};
+  assert_int_equal(plm_path_remove(context, NULL), PLM_OK);
+  PLM_TRY(plm_corpus_writer_open(&options, &writer, error));
+  plm_status status = PLM_OK;
+  for (uint64_t i = 0; i < DOCUMENTS && status == PLM_OK; i++)
+    status = plm_corpus_writer_add(writer, i % 2 ? PLM_SPLIT_TRAIN : PLM_SPLIT_TEST, "x", 1,
+                                   (const uint8_t *)"LAGVSERT", 8, error);
+  if (status == PLM_OK)
+    status = plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, error);
+  plm_corpus_writer_close(writer);
+  return status;
+}
+
+static void each_failure_of_the_disk_is_an_error(void **state)
+{
+  (void)state;
+  char directory[200];
+  snprintf(directory, sizeof directory, "%.199s", scratch_path("fails"));
+  failing_disk_try(write_groups, directory, 1); /* the lock of the unfinished folder */
 }
 
 static void expect_corpus(const char *directory, uint64_t documents)
@@ -150,6 +178,7 @@ static void the_last_check_can_be_stopped(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_failure_of_the_disk_is_an_error),
       cmocka_unit_test(slashes_at_the_end_do_not_count),
       cmocka_unit_test(only_a_corpus_is_replaced),
       cmocka_unit_test(leftovers_are_removed),

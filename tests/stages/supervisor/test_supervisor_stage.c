@@ -14,6 +14,7 @@
 #include "common/run/run.h"
 #include "stages/supervisor/report/supervisor_report.h"
 #include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
 enum { NOBODY = 1 << 30 }; /* no process can have this number */
@@ -286,11 +287,16 @@ static void who_has_worked_waits_anew(void **state)
 static void an_end_while_stopping_is_no_failure(void **state)
 {
   static const int statuses[] = {EXITED(0), EXITED(2), KILLED(SIGTERM), KILLED(SIGKILL)};
+  static const char *const says[] = {
+      "", "plm-pipeline: packer.1 exited with 2 while it was stopping\n", "",
+      "plm-pipeline: packer.3 was killed by signal 9 (Killed) while it was stopping\n"};
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
     struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPING);
     stage->kill_ms = 99;
+    captured_begin(STDERR_FILENO);
     supervised_reaped(&supervisor->launcher, stage, statuses[i]);
+    assert_string_equal(captured_end(), says[i]);
     assert_int_equal(stage->state, PLM_STAGE_STOPPED);
     assert_int_equal(stage->kill_ms, 0);
     assert_int_equal(stage->failed_as, 0);

@@ -1,7 +1,8 @@
 /* Every test program replaces pthread_mutex_lock and _unlock by functions that end the program if
  * the thread locks a mutex that it holds, or unlocks one that it does not hold: so a lock that was
  * forgotten is found although no other thread comes in between, and one that is never unlocked does
- * not hang. A sanitizer brings its own: then nothing is replaced. */
+ * not hang. Nobody may hold a mutex that is destroyed. A sanitizer brings its own: then nothing is
+ * replaced. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(PLM_SANITIZED)
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,12 +11,13 @@
 #include <unistd.h>
 
 typedef int function(pthread_mutex_t *mutex);
-static function *real_lock, *real_unlock;
+static function *real_lock, *real_unlock, *real_destroy;
 
 __attribute__((constructor)) static void find(void)
 {
   real_lock = (function *)dlsym(RTLD_NEXT, "pthread_mutex_lock");
   real_unlock = (function *)dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+  real_destroy = (function *)dlsym(RTLD_NEXT, "pthread_mutex_destroy");
 }
 
 /* Only of a plain mutex is it known what its fields mean. */
@@ -43,5 +45,12 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
   if (mutex->__data.__kind == PTHREAD_MUTEX_TIMED_NP && !holds(mutex))
     end("unlocks a mutex that it does not hold");
   return real_unlock(mutex);
+}
+
+int pthread_mutex_destroy(pthread_mutex_t *mutex)
+{
+  if (real_destroy == NULL) find();
+  if (mutex->__data.__owner != 0) end("destroys a mutex that somebody holds");
+  return real_destroy(mutex);
 }
 #endif

@@ -13,7 +13,8 @@
 
 enum { FETCH_HEAD_CORPORA = 3 };
 
-extern atomic_bool fetch_head_lies;  /* each part that is sent begins with another byte */
+/* 1: each part that is sent begins with another byte; more: it states this size of the file */
+extern atomic_ulong fetch_head_lies;
 extern atomic_long fetch_head_parts; /* that were sent */
 
 struct fetch_head {

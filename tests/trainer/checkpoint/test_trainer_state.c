@@ -185,6 +185,37 @@ static void each_part_of_trainer_json_is_checked(void **unused)
   plm_config_deinit(&config);
 }
 
+/* Earlier builds did not say how a CPU multiplied in bf16. */
+static void bf16_products_are_named(void **unused)
+{
+  static const struct {
+    const char *given, *device, *precision, *named;
+  } rows[] = {{"", "cpu", "bf16", "native"},
+              {"f", "cpu", "bf16", "f"},
+              {"", "cuda", "bf16", ""},
+              {"", "cpu", "fp32", ""}};
+  struct plm_config config;
+  (void)unused;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_trainer_state state, back = {0};
+    char *saved;
+    fill(&state, &config);
+    strcpy(state.resolved.bf16_products, rows[i].given);
+    strcpy(state.resolved.device, rows[i].device);
+    strcpy(state.resolved.precision, rows[i].precision);
+    char *text = plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4});
+    plm_data_cursor_init(&back.cursor, (struct plm_hash){1, 2}, config.seed);
+    assert_int_equal(plm_trainer_state_parse(text, strlen(text), &back, &saved, NULL), PLM_OK);
+    assert_string_equal(back.resolved.bf16_products, rows[i].named);
+    free(text);
+    free(saved);
+    plm_trainer_state_deinit(&back);
+    plm_trainer_state_deinit(&state);
+  }
+  plm_config_deinit(&config);
+}
+
 static void grace_is_judged_by_the_last_step(void **unused)
 {
   (void)unused;
@@ -342,6 +373,7 @@ int main(void)
       cmocka_unit_test(older_bf16_products_were_native),
       cmocka_unit_test(wrong_trainer_json_is_named),
       cmocka_unit_test(each_part_of_trainer_json_is_checked),
+      cmocka_unit_test(bf16_products_are_named),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
       cmocka_unit_test(what_is_remembered_can_be_read),
   };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/numbers/size.h"
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "trainer/optimizer/optimizers.h"
@@ -70,11 +71,15 @@ static void ranks_are_placed_as_mpirun_does(void **state)
 
 /* What rank r has of a model; with one rank, that is everything. */
 static void has(const struct plm_config *config, struct plm_ops *ops, const struct plm_held *held,
-                size_t count, uint64_t numbers[3])
+                const struct plm_parameter *table, size_t count, uint64_t numbers[4])
 {
   struct plm_model_memory memory;
   bool *kept = calloc(count, sizeof *kept);
-  for (size_t i = 0; i < count; i++) kept[i] = plm_is_held(held, i);
+  numbers[3] = 0;
+  for (size_t i = 0; i < count; i++) {
+    kept[i] = plm_is_held(held, i);
+    if (kept[i]) numbers[3] += plm_size_round_up(table[i].count, PLM_PARAMETER_ALIGNMENT);
+  }
   const struct plm_model_options options = {
       .max_chunks = 1, .training = true, .kept = held != NULL ? kept : NULL};
   assert_int_equal(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, NULL),
@@ -93,20 +98,21 @@ static void memory_is_that_of_the_largest_rank(struct plm_ops *ops, uint32_t ran
   struct plm_rank_needs needs;
   struct plm_parameter *table;
   size_t count, arena;
-  uint64_t most[3] = {0}, numbers[3];
+  uint64_t most[4] = {0}, numbers[4];
   load(&config, ranks, NULL, 0);
   assert_int_equal(plm_model_parameters(&config.model, &table, &count, &arena, NULL), PLM_OK);
   uint32_t *owners = calloc(count, sizeof *owners);
   plm_owners_assign(&config.trainer, table, count, ranks, owners);
   for (uint32_t r = 0; r < ranks; r++) {
     const struct plm_held held = {owners, r};
-    has(&config, ops, ranks == 1 ? NULL : &held, count, numbers);
+    has(&config, ops, ranks == 1 ? NULL : &held, table, count, numbers);
     if (numbers[0] + numbers[1] > most[0] + most[1]) memcpy(most, numbers, sizeof most);
   }
   assert_int_equal(plm_rank_needs(&config, ops, &needs, NULL), PLM_OK);
   assert_int_equal(needs.parameters, most[0]);
   assert_int_equal(needs.optimizer, most[1]);
   assert_int_equal(needs.optimizer_scratch, most[2]);
+  assert_int_equal(needs.updated, most[3] * sizeof(float));
   const struct plm_bucket_request request = {.table = table,
                                              .count = count,
                                              .owners = owners,

@@ -1,0 +1,15 @@
+/* Lets disk calls of the code under test fail, one after another. */
+#ifndef PLM_TESTS_SUPPORT_HARNESS_FAILING_DISK_H
+#define PLM_TESTS_SUPPORT_HARNESS_FAILING_DISK_H
+
+#include "common/base/status.h"
+
+/* Work on files below scratch_directory() that begins anew each time and releases everything. */
+typedef plm_status failing_disk_work(void *context, struct plm_error *error);
+
+/* Repeats the work: first its first call fails with EIO, then the second one, until all succeed.
+ * Each attempt but the last has to end with an error whose message has the words for EIO, except
+ * for as many as `unnoticed`, in which the work can do without the call or says something else. */
+void failing_disk_try(failing_disk_work *work, void *context, int unnoticed);
+
+#endif
