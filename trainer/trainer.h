@@ -83,8 +83,9 @@ struct plm_trainer {
   struct plm_feed *feed;
   struct plm_feed_run *feed_run;
   /* The thread that asks the feed for inputs counts its turns while it waits there, and how many
-   * packers there are; atomic. turns_seen: by the thread that trains, which waits for that one. */
-  uint32_t feed_turns, feed_packers, turns_seen;
+   * packers there are. turns_seen: by the thread that trains, which waits for that one. */
+  _Atomic uint32_t feed_turns, feed_packers;
+  uint32_t turns_seen;
   bool awaits_labels; /* the thread that opens the run waits for the feed itself */
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;

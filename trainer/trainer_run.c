@@ -40,14 +40,13 @@ static bool give_up(struct plm_trainer *trainer, uint32_t done, uint32_t total)
     trainer->last_look_ns = now;
     return false;
   }
-  const double publish_s =
-      trainer->publisher == NULL ? 0 : plm_publisher_outcome(trainer->publisher, false).seconds;
   const struct plm_grace grace = {
       .limit_s = limit_s,
       .since_stop_s = 1e-9 * (double)(now - trainer->last_look_ns),
       .step_s = 1e-9 * (double)(now - trainer->step_started_ns),
       .last_step_s = trainer->last_step_s,
-      .publish_s = publish_s,
+      .publish_s =
+          trainer->publisher == NULL ? 0 : plm_publisher_outcome(trainer->publisher, false).seconds,
       .done = done,
       .total = total,
   };
@@ -210,12 +209,11 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
  * one must live as well, and wait for packers. */
 static void trainer_run_tell_waiting(struct plm_trainer *trainer)
 {
-  const uint32_t turns = __atomic_load_n(&trainer->feed_turns, __ATOMIC_ACQUIRE);
+  const uint32_t turns = trainer->feed_turns;
   if (turns == trainer->turns_seen) return;
   trainer->turns_seen = turns;
-  plm_run_pulse_wait(&trainer->pulse, __atomic_load_n(&trainer->feed_packers, __ATOMIC_RELAXED) == 0
-                                          ? "waiting for packers"
-                                          : "waiting for chunks");
+  plm_run_pulse_wait(&trainer->pulse,
+                     trainer->feed_packers == 0 ? "waiting for packers" : "waiting for chunks");
 }
 
 /* Waits a little. True if the next input, or the reason why there is none, is ready. */

@@ -35,7 +35,6 @@ static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_opti
   PLM_TRY(plm_context_open(&feed->context, error));
   feed->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (feed->wake < 0) return plm_error_errno(error, "cannot open the feed");
-  PLM_TRY(plm_endpoint_check(options->endpoint, options->keys, error));
   if (options->keys != NULL) /* the gate must be open before the first bind */
     PLM_TRY(plm_gate_open(feed->context, options->keys, &feed->gate, error));
   PLM_TRY(plm_socket_open(feed->context, ZMQ_ROUTER, data_most, &feed->router, error));

@@ -91,7 +91,7 @@ static void handle_pong(struct feed_state *feed, struct feed_peer *peer,
 static void answer_ping(struct feed_state *feed, struct feed_peer *peer)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_PONG, peer);
-  (void)feed_peer_send(feed, peer, &header, NULL, 0);
+  feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
 /* Takes what was asked for. */
@@ -204,7 +204,7 @@ void feed_machine_bye(struct feed_state *feed)
     struct feed_peer *peer = &feed->peers[i];
     if (!peer->used) continue;
     struct plm_header header = feed_header(feed, PLM_MESSAGE_BYE, peer);
-    (void)feed_peer_send(feed, peer, &header, NULL, 0);
+    feed_peer_send(feed, peer, &header, NULL, 0);
   }
 }
 

@@ -31,16 +31,15 @@ bool feed_peer_banned(const struct feed_state *feed, const uint8_t *routing_id, 
   return false;
 }
 
-bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
+void feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
                     const void *payload, size_t bytes)
 {
   struct plm_error error;
   if (feed->network.send(feed->network.context, peer->routing_id, peer->routing_id_bytes, header,
                          payload, bytes, &error) == PLM_OK)
-    return true;
+    return;
   if (error.status == PLM_AGAIN) feed->network.dismiss(feed->network.context, peer->connection);
   feed_peer_gone(feed, peer, error.what);
-  return false;
 }
 
 void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why)
@@ -236,7 +235,7 @@ static void welcome(struct feed_state *feed, struct feed_peer *peer)
   uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
   struct plm_header header = feed_header(feed, PLM_MESSAGE_WELCOME, peer);
   const size_t size = plm_welcome_encode(&feed->welcome, bytes);
-  (void)feed_peer_send(feed, peer, &header, bytes, size);
+  feed_peer_send(feed, peer, &header, bytes, size);
 }
 
 void feed_peers_welcome(struct feed_state *feed)
@@ -318,7 +317,7 @@ static void ping(struct feed_state *feed, struct feed_peer *peer, int64_t now)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_PING, peer);
   peer->pinged_ms = now;
-  (void)feed_peer_send(feed, peer, &header, NULL, 0);
+  feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
 void feed_peers_probe(struct feed_state *feed, int64_t now)

@@ -36,8 +36,8 @@ void feed_peers_welcome(struct feed_state *feed);
 /* Sends PING to all. A connection was lost, and sending finds out whose. */
 void feed_peers_probe(struct feed_state *feed, int64_t now);
 
-/* False: the peer has left, and is forgotten. */
-bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
+/* If it fails, the peer has left, and is forgotten. */
+void feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
                     const void *payload, size_t bytes);
 /* The next peer in turn whose packer id is not excluded; NULL: there is none. */
 struct feed_peer *feed_peer_next(struct feed_state *feed, const uint64_t *excluded, int count);

@@ -94,9 +94,9 @@ void feed_request_send(struct feed_state *feed, struct feed_request *request, in
   PLM_ASSERT(slot >= 0 && slot < FEED_ASKS && request->asks[slot].request == 0);
   header->request = feed->network.draw(feed->network.context);
   PLM_ASSERT(header->request != 0); /* 0 means: none */
-  const struct feed_ask ask = {header->request, peer->serial, peer->packer_id, feed->now_ms};
-  if (!feed_peer_send(feed, peer, header, payload, bytes)) return;
-  request->asks[slot] = ask;
+  request->asks[slot] =
+      (struct feed_ask){header->request, peer->serial, peer->packer_id, feed->now_ms};
+  feed_peer_send(feed, peer, header, payload, bytes);
 }
 
 void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,

@@ -38,14 +38,13 @@ plm_status plm_pseudo_likelihood_open(struct plm_inference *inference,
   opened->most = 512;
   opened->tokens = calloc(config->max_length, sizeof *opened->tokens);
   opened->terms = calloc(config->max_length, sizeof *opened->terms);
-  opened->places = calloc(opened->most, sizeof *opened->places);
-  opened->rows = calloc(opened->most, sizeof *opened->rows);
+  opened->places = plm_alloc_zeroed(opened->most, sizeof *opened->places);
+  opened->rows = plm_alloc_zeroed(opened->most, sizeof *opened->rows);
   opened->logits = calloc((size_t)opened->most * config->vocab_size, sizeof *opened->logits);
   plm_status status = plm_sequence_batch_open(config, (uint16_t)inference->tokenizer->pad,
                                               inference->max_chunks, &opened->batch, error);
   if (status == PLM_OK &&
-      (opened->tokens == NULL || opened->terms == NULL || opened->places == NULL ||
-       opened->rows == NULL || opened->logits == NULL))
+      (opened->tokens == NULL || opened->terms == NULL || opened->logits == NULL))
     status =
         plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch of %u chunks", opened->most);
   if (status != PLM_OK) {

@@ -315,9 +315,11 @@ static void place_workspace(struct layout *layout)
   size_t end = arena->used_bytes;
   arena->used_bytes = start;
   model->hidden_gradient = reserve_act(layout, arena, layout->largest_rows_hidden);
+  PLM_ASSERT(model->hidden_gradient == model->row_gradient[0]);
   end = model_buffers_larger(end, arena->used_bytes);
   arena->used_bytes = start;
   model->attended_gradient = reserve_act(layout, arena, n);
+  PLM_ASSERT(model->attended_gradient == model->row_gradient[0]);
   model->qkv_gradient = reserve_act(layout, arena, 3 * n);
   model->value_embedding = reserve_act(layout, arena, n);
   model->value_gradient = reserve_act(layout, arena, n);
@@ -326,6 +328,7 @@ static void place_workspace(struct layout *layout)
   end = model_buffers_larger(end, arena->used_bytes);
   arena->used_bytes = start;
   model->rows_fp32 = arena_reserve(arena, outputs * sizeof(float));
+  PLM_ASSERT(model->rows_fp32 == model->row_gradient[0]);
   if (model->config.head.kind == PLM_PREDICTS_TOKENS) place_logits(layout, arena);
   arena->used_bytes = model_buffers_larger(end, arena->used_bytes);
 }

@@ -119,7 +119,6 @@ plm_status plm_announcer_open(const char *endpoint, const char *keys,
   struct plm_announcer *made = plm_alloc_zeroed(1, sizeof *made);
   pthread_mutex_init(&made->mutex, NULL);
   plm_status status = plm_context_open(&made->context, error);
-  if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
   if (status == PLM_OK && keys != NULL)
     status = plm_gate_open(made->context, keys, &made->gate, error);
   if (status == PLM_OK)

@@ -82,6 +82,9 @@ static void keys_are_needed(void **state)
          "corpus", "--connect", endpoints(2));
   EXPECT(2, "no keys for tcp://127.0.0.1:1,", "--corpus", "corpus", "--connect", endpoints(1),
          "--run", "run");
+  assert_int_equal(mkdir("own", 0700), 0);
+  assert_int_equal(symlink(packers_keys(), "own/keys"), 0);
+  EXPECT(6, "nowhere", "--corpus", "nowhere", "--connect", endpoints(1), "--run", "own");
   assert_int_equal(mkdir("empty", 0700), 0);
   EXPECT(2, "empty", "--corpus", "corpus", "--connect", endpoints(1), "--keys", "empty");
 }

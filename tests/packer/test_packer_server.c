@@ -240,6 +240,10 @@ static void consumers_without_a_place_are_told(void **state)
   assert_int_equal(captured_times(said, "not connecting to"), 1);
   assert_non_null(
       strstr(said, "not connecting to ipc:///nowhere/14: 16 consumers are served already"));
+  say_welcome(&s, TRAINER, NULL); /* those that it had named have left their places */
+  turn(&s, TRAINER);
+  say_welcome(&s, EVALUATOR, (const char *const[]){s.bound[MOVED], NULL});
+  welcome(&s, MOVED);
   end(&s);
 }
 

@@ -266,12 +266,48 @@ static void what_does_not_fit(void **state)
   close_scene(&scene);
 }
 
+/* The corpora need not be here; labels that are no labels are an error. */
+static void labels_are_counted_where_they_are(void **state)
+{
+  (void)state;
+  struct scene scene;
+  struct plm_error error = {0};
+  open_scene(&scene, "device: cpu, objective: classification, labels: family");
+  free(scene.config.corpus);
+  scene.config.corpus = strdup("/nowhere");
+  assert_int_equal(plm_trainer_dry_run(&scene.config, true, &error), PLM_OK);
+  free(scene.config.corpus);
+  scene.config.corpus = strdup("/dev/null");
+  captured_begin(STDOUT_FILENO);
+  const plm_status status = plm_trainer_dry_run(&scene.config, false, &error);
+  assert_string_equal(captured_end(), "");
+  assert_int_not_equal(status, PLM_OK);
+  close_scene(&scene);
+}
+
+/* Of a rank's 24, 12 or 8 chunks, a micro-batch has as many as fit and divide them. */
+static void a_micro_batch_divides_a_share(void **state)
+{
+  static const uint32_t rows[][3] = {{0, 1, 1}, {1, 1, 1}, {5, 1, 4}, {24, 1, 24},
+                                     {5, 2, 4}, {5, 3, 4}, {9, 3, 8}, {7, 3, 4}};
+  struct plm_config config = {.data.max_length = 128, .trainer.batch_tokens = 24 * 128};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    config.trainer.micro_batch_tokens = 128 * rows[i][0];
+    assert_int_equal(plm_trainer_micro_chunks(&config, rows[i][1]), rows[i][2]);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_text_of_the_cpu), cmocka_unit_test(the_text_without_a_backend),
-      cmocka_unit_test(numbers_of_the_cpu),  cmocka_unit_test(numbers_without_a_backend),
+      cmocka_unit_test(the_text_of_the_cpu),
+      cmocka_unit_test(the_text_without_a_backend),
+      cmocka_unit_test(numbers_of_the_cpu),
+      cmocka_unit_test(numbers_without_a_backend),
       cmocka_unit_test(what_does_not_fit),
+      cmocka_unit_test(labels_are_counted_where_they_are),
+      cmocka_unit_test(a_micro_batch_divides_a_share),
   };
   setenv("PLM_CUDA_LIBRARY", scratch_path("none/libplm_cuda.so"), 1);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,8 +27,8 @@ static void count_turn(void *context, uint32_t packers)
                        packers == 0 ? "waiting for packers" : "waiting for labels");
     return;
   }
-  __atomic_store_n(&trainer->feed_packers, packers, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&trainer->feed_turns, 1, __ATOMIC_RELEASE);
+  trainer->feed_packers = packers;
+  trainer->feed_turns++;
 }
 
 plm_status plm_open_feed(struct plm_trainer *trainer, struct plm_error *error)

@@ -54,8 +54,8 @@ int plm_cores_stay(const cpu_set_t *near)
   DIR *threads = opendir("/proc/self/task");
   if (threads == NULL) return 0;
   for (const struct dirent *entry; (entry = readdir(threads)) != NULL;) {
-    const pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
-    if (thread > 0) (void)sched_setaffinity(thread, sizeof wanted, &wanted); /* it may have ended */
+    const pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10); /* "." and "..": 0, this one */
+    (void)sched_setaffinity(thread, sizeof wanted, &wanted);     /* it may have ended */
   }
   closedir(threads);
   return count;

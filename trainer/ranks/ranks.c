@@ -6,7 +6,7 @@
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_vote mine, plm_status status,
                             enum plm_rank_vote *decision, struct plm_error *error)
 {
-  int64_t number = (int64_t)mine + (mine == PLM_RANK_ERROR ? (int64_t)status : 0), largest = 0;
+  int64_t number = (int64_t)mine + (mine == PLM_RANK_ERROR ? (int64_t)status : 0), largest;
   PLM_TRY(plm_collective_vote(ranks->collective, number, &largest, error));
   *decision = largest < PLM_RANK_ERROR ? (enum plm_rank_vote)largest : PLM_RANK_ERROR;
   if (*decision != PLM_RANK_ERROR) return PLM_OK;

@@ -351,6 +351,22 @@ static void help_is_wrapped(void **state)
   assert_string_equal(help("40", "", 0), "");
 }
 
+/* What is too wide for its column is followed by a new line. */
+static void options_are_in_a_column(void **state)
+{
+  static const struct plm_option wide[] = {
+      {.name = "abcdefghijklmnopqr", .letter = 'a', .help = "fits"},
+      {.name = "abcdefghijklmnop", .argument = "FI", .help = "does not"},
+      {0}};
+  (void)state;
+  setenv("COLUMNS", "80", 1);
+  captured_begin(STDOUT_FILENO);
+  plm_options_help(wide);
+  assert_string_equal(captured_end(), "  -a, --abcdefghijklmnopqr  fits\n"
+                                      "      --abcdefghijklmnop FI\n"
+                                      "                            does not\n");
+}
+
 /* The length of the first line of a text of many words. */
 static size_t line_at(const char *columns)
 {
@@ -426,6 +442,7 @@ int main(void)
       cmocka_unit_test(a_task_names_the_option_it_needs),
       cmocka_unit_test(colors_are_for_terminals),
       cmocka_unit_test(help_is_wrapped),
+      cmocka_unit_test(options_are_in_a_column),
       cmocka_unit_test(the_width_has_limits),
       cmocka_unit_test(the_width_is_the_terminals),
       cmocka_unit_test(options_have_two_columns),

@@ -218,6 +218,8 @@ static const struct config_outcome batches[] = {
      "trainer.micro_batch_tokens: 512\n"},
     {"trainer: {batch_tokens: 256}\n", "",
      "pipeline.yaml:1:25: trainer.batch_tokens: 256 is not a multiple of data.max_length (512)\n"},
+    {"trainer: {batch_tokens: 1000, shares: 3}\n", "",
+     "pipeline.yaml:1:25: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)\n"},
     {"data: {max_length: 65536}\n"
      "trainer: {batch_tokens: 196608}\n",
      "trainer.micro_batch_tokens", "trainer.micro_batch_tokens: 65536\n"},

@@ -124,7 +124,7 @@ static void interrupt(pthread_t thread)
 static void *serve(void *context)
 {
   struct head *head = context;
-  struct plm_message message[AHEAD];
+  struct plm_message message[AHEAD], more;
   struct plm_fetch_request request[AHEAD];
   if (!hear(head, 1000 * HANGS_S, &message[0], &request[0])) return NULL;
   if (head->refuses != PLM_NACK_NONE) {
@@ -151,9 +151,11 @@ static void *serve(void *context)
     }
     if (count < wanted) return NULL;
     if (count > head->ahead) head->ahead = count;
+    if (count == AHEAD && hear(head, 0, &more, &request[0])) head->wrong++; /* too far ahead */
     for (unsigned i = 0; i < count; i++, told += part_bytes)
       answer(head, &message[i], request[i], message[i].header.request);
   }
+  if (hear(head, 0, &more, &request[0])) head->wrong++; /* beyond the end */
   return NULL;
 }
 
@@ -221,7 +223,7 @@ static plm_status fetch(struct head *head, uint64_t offset, struct sunk *sunk,
 static void parts_are_asked_for_ahead(void **state)
 {
   (void)state;
-  struct head head = {.file_bytes = (20 << 20) + 5};
+  struct head head = {.file_bytes = (20 << 20) + 1};
   struct sunk sunk = {0};
   captured_begin(STDERR_FILENO);
   assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
@@ -254,6 +256,7 @@ static void other_parts_are_left_out(void **state)
   assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
   assert_int_equal(sunk.parts, 2);
   assert_int_equal(head.questions, 2);
+  assert_int_equal(head.wrong, 0);
 }
 
 static void a_busy_head_is_asked_again_later(void **state)

@@ -4,6 +4,7 @@
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/cases/model_case.h"
 
@@ -17,7 +18,9 @@ static plm_status count_allocation(struct plm_ops *ops, size_t bytes, void **buf
                                    struct plm_error *error)
 {
   taken += bytes;
-  return allocate(ops, bytes, buffer, error);
+  const plm_status status = allocate(ops, bytes, buffer, error);
+  if (status == PLM_OK) memset(*buffer, 0xaa, bytes);
+  return status;
 }
 
 /* The levels of the patch_unet have three widths. */
@@ -140,6 +143,9 @@ static void a_model_takes_what_is_counted(void **state)
     taken = 0;
     assert_int_equal(plm_model_open(&config, ops, &options, &model, NULL), PLM_OK);
     assert_int_equal(taken, m->parameters + m->gradients + m->activations + m->workspace);
+    for (size_t e = 0; e < m->parameters / sizeof(float); e++)
+      assert_true(plm_model_parameter_arena(model)[e] == 0 &&
+                  (m->gradients == 0 || plm_model_gradient_arena(model)[e] == 0));
     taken = 0;
     assert_int_equal(plm_masks_open(&config, ops, CHUNKS, &masks, NULL), PLM_OK);
     assert_int_equal(taken, 4 * plm_masks_values(&config, CHUNKS, config.max_length));

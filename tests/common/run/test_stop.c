@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/harness/cmocka_all.h"
 
@@ -64,6 +67,23 @@ static void the_first_signal_is_kept(void **state)
   raise(SIGPIPE); /* it is ignored */
 }
 
+/* The kernel sends Ctrl-C in the name of process 0, and without a supervisor the second one kills.
+ */
+static void the_second_signal_kills(void **state)
+{
+  int status;
+  (void)state;
+  const pid_t child = fork();
+  if (child == 0) {
+    siginfo_t of_nobody = {.si_code = SI_QUEUE, .si_pid = 0};
+    plm_stop_signals_install();
+    for (int i = 0; i < 2; i++) syscall(SYS_rt_sigqueueinfo, getpid(), SIGINT, &of_nobody);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
 static volatile sig_atomic_t seen;
 
 static void note(int number)
@@ -102,6 +122,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(without_a_signal_nothing_is_said, no_signal),
       cmocka_unit_test_setup(each_signal_has_its_status_and_name, no_signal),
+      cmocka_unit_test_setup(the_second_signal_kills, no_signal),
       cmocka_unit_test_setup(afterwards_signals_act_as_before, no_signal),
       cmocka_unit_test_setup(the_first_signal_is_kept, no_signal),
   };

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,24 @@ static plm_status bind_ipc(const char *path, struct plm_error *error)
   zmq_close(socket);
   zmq_ctx_term(context);
   return status;
+}
+
+/* Only where this host has IPv6. */
+static void ipv6_addresses_are_bound(void **state)
+{
+  const struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  char bound[256] = "";
+  void *context = zmq_ctx_new(), *socket_;
+  (void)state;
+  const int plain = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool has = bind(plain, (const struct sockaddr *)&here, sizeof here) == 0;
+  assert_int_equal(plm_socket_open(context, ZMQ_ROUTER, 1024, &socket_, NULL), PLM_OK);
+  assert_int_equal(plm_socket_bind(socket_, "tcp://[::1]:*", NULL, bound, NULL),
+                   has ? PLM_OK : PLM_IO);
+  assert_int_equal(strncmp(bound, "tcp://[::1]:", 12) == 0, has);
+  zmq_close(socket_);
+  zmq_ctx_term(context);
+  if (plain >= 0) close(plain);
 }
 
 static void a_file_at_an_ipc_path_is_kept(void **state)
@@ -399,6 +418,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_at_an_ipc_path_is_kept),
+      cmocka_unit_test(ipv6_addresses_are_bound),
       cmocka_unit_test(sockets_have_the_documented_options),
       cmocka_unit_test(what_libzmq_refuses_is_said),
       cmocka_unit_test(a_dead_socket_is_replaced),

@@ -16,6 +16,7 @@
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/harness/shown_progress.h"
 
 enum { CORPORA = 2, CHUNKS = 3, LENGTH = 64 };
 
@@ -268,6 +269,25 @@ static void a_folder_that_cannot_be_read_is_an_error(void **state)
   plm_config_deinit(&config);
 }
 
+static void the_progress_counts_steps(void **state)
+{
+  struct plm_trace_sources sources = {0};
+  struct plm_config config;
+  (void)state;
+  configure(1, false, &config);
+  struct consumed consumed = {.config = &config};
+  train_and_save(&consumed, 2, 0);
+  train_and_save(&consumed, 6, 0);
+  assert_int_equal(plm_trace_sources_open(&config, &sources, NULL), PLM_OK);
+  shown_progress_begin();
+  assert_int_equal(plm_trace_verify(&config, 4, &sources, NULL), PLM_OK);
+  shown_progress_end("verify 0 %  0 steps, 0 steps/s\nverify 25 %  1 step, 0 steps/s, \n"
+                     "verify 50 %  2 steps, \nverify 75 %  3 steps, ");
+  plm_log_init("t", PLM_LOG_INFO);
+  plm_trace_sources_close(&sources);
+  plm_config_deinit(&config);
+}
+
 static void another_chain_is_found(void **state)
 {
   struct plm_config config;
@@ -475,6 +495,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(the_nearest_checkpoints_prove_a_step, setup),
       cmocka_unit_test_setup(a_folder_that_cannot_be_read_is_an_error, setup),
+      cmocka_unit_test_setup(the_progress_counts_steps, setup),
       cmocka_unit_test_setup(another_chain_is_found, setup),
       cmocka_unit_test_setup(a_lack_of_memory_is_said, setup),
       cmocka_unit_test_setup(what_a_checkpoint_does_not_say, setup),

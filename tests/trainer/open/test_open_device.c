@@ -49,6 +49,7 @@ static void hosts_exchange_directly(void **state)
   assert_string_equal(s.ranks.transport->name, "direct");
   assert_null(s.ranks.room);
   assert_ptr_equal(s.ranks.ops, s.trainer.ops);
+  assert_string_equal(s.trainer.state.resolved.level, plm_ops_cpu_level());
   close_scene(&s);
 }
 

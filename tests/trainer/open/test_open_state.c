@@ -234,6 +234,10 @@ static void whose_root_counts(void **state)
   s.fingerprints = (struct plm_fingerprints){.of = {fingerprint}, .count = 1};
   opens(&s);
   assert_true(plm_hash_equal(s.trainer.roots[0], fingerprint));
+  struct plm_error error = {0};
+  scratch_write(in_run(&s, PLM_RUN_CORPUS), "{}", 2);
+  assert_int_equal(open_state(&s, &error), PLM_FORMAT);
+  plm_close_state(&s.trainer);
   end(&s);
 }
 

@@ -112,7 +112,9 @@ static void runs_side_by_side_lose_nothing(void **unused)
 {
   (void)unused;
   use_folder("side");
+  captured_begin(STDERR_FILENO);
   struct plm_ops *one = begin(1), *two = begin(2);
+  assert_string_equal(captured_end(), ""); /* there is no file yet */
   assert_int_equal(multiply(one, 1, 5), 5);
   assert_int_equal(multiply(two, 4, 9), 6);
   end(one);

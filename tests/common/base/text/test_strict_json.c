@@ -67,6 +67,8 @@ static const struct {
      "byte 6 of the JSON: an invalid escape"},
     {"{\"a\":\"\\u00g0\"}", "byte 6 of the JSON: an invalid escape",
      "byte 6 of the JSON: an invalid escape"},
+    {"{\"a\":\"\\ug000\"}", "byte 6 of the JSON: an invalid escape",
+     "byte 6 of the JSON: an invalid escape"},
     {"{\"a\":\"\\u000", "byte 6 of the JSON: an invalid escape",
      "byte 6 of the JSON: an invalid escape"},
     {"{\"a\":\"\\", "byte 6 of the JSON: an invalid escape",
