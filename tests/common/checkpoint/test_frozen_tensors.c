@@ -7,6 +7,7 @@
 
 #include "common/checkpoint/parameter_file.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
@@ -158,6 +159,7 @@ static plm_status take_both(void *context, struct plm_error *error)
 static void a_lack_of_memory_is_said(void **state)
 {
   (void)state;
+  failing_disk_try(take_both, (char *)write_file("esm.b.weight", PLM_F32), 0);
   failing_memory_try(take_both, (char *)write_file("esm.b.weight", PLM_F32), 8);
 }
 

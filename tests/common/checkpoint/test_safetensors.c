@@ -10,6 +10,7 @@
 
 #include "common/base/files/file.h"
 #include "common/checkpoint/safetensors.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
@@ -354,6 +355,7 @@ static void a_header_is_read_whole_or_not_at_all(void **state)
   (void)state;
   snprintf(path, sizeof path, "%s", scratch_path("two.safetensors"));
   assert_int_equal(plm_safetensors_write(path, tensors, 2, &metadata, 1, NULL), PLM_OK);
+  failing_disk_try(open_two, path, 0);
   failing_memory_try(open_two, path, 20);
 }
 

@@ -8,6 +8,7 @@
 #include "common/base/files/file.h"
 #include "common/corpus/corpus.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
@@ -92,6 +93,7 @@ static void a_lack_of_memory_is_said(void **state)
   scratch_run(folder);
   assert_int_equal(plm_path_join(path, folder, "trainer.json", NULL), PLM_OK);
   scratch_write(path, "{\"step\": 5}", 11);
+  failing_disk_try(read_json, folder, 0);
   failing_memory_try(read_json, folder, 3);
 }
 

@@ -1,6 +1,7 @@
 /* Copies of corpora in a cache: they are made once, checked, shared, and stay while they are used.
  */
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <dirent.h>
@@ -389,6 +390,7 @@ static plm_status open_and_close(void *context, struct plm_error *error)
 static void a_lack_of_memory_is_said(void **state)
 {
   (void)state;
+  failing_disk_try(open_and_close, directory, 0);
   failing_memory_try(open_and_close, directory, 20);
 }
 

@@ -7,6 +7,7 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
@@ -150,6 +151,7 @@ static void a_lack_of_memory_is_said(void **state)
   scratch_run(run);
   assert_int_equal(plm_path_join(path, run, PLM_RUN_DONE, NULL), PLM_OK);
   scratch_write(path, text, sizeof text - 1);
+  failing_disk_try(read_done, run, 0);
   failing_memory_try(read_done, run, 3);
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_ahead.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
@@ -268,6 +269,7 @@ static void a_lack_of_memory_is_an_error(void **state)
   snprintf(path, sizeof path, "%s/long.fa", scratch_directory());
   scratch_write(path, text, LONG + 4);
   free(text);
+  failing_disk_try(read_a_long_record, path, 0);
   failing_memory_try(read_a_long_record, path, 2);
 }
 

@@ -1,4 +1,5 @@
 /* Reading sequences and labels while memory runs out, at each of the allocations that may fail. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
@@ -145,6 +146,7 @@ static void a_table_of_labels_says_that_memory_ran_out(void **state)
     scratch_write(file.path, text.data, text.length);
     plm_text_deinit(&text);
     if (read_labels(&file, &error) != PLM_OK) fail_msg("%s: %s", names[i], error.what);
+    failing_disk_try(read_labels, &file, 0);
     failing_memory_try(read_labels, &file, 5);
   }
 }

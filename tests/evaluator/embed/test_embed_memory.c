@@ -1,4 +1,5 @@
 /* `embed` while memory runs out, at each of its allocations. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static void compare(struct task *task)
 {
   char *text;
   size_t size;
-  const long at = checked_memory_pause();
+  const long at = checked_memory_pause(), disk = failing_disk_pause();
   assert_int_equal(plm_file_read(task->request.of.output, 1 << 20, &text, &size, NULL), PLM_OK);
   if (task->expected == NULL) {
     task->expected = text;
@@ -32,6 +33,7 @@ static void compare(struct task *task)
     assert_memory_equal(text, task->expected, size);
     free(text);
   }
+  failing_disk_resume(disk);
   checked_memory_resume(at);
 }
 
@@ -73,6 +75,7 @@ static void a_lack_of_memory_is_said(void **state)
   plm_log_init("t", PLM_LOG_ERROR);
   assert_int_equal(plm_pooling_parse("mean,std", &task.request.pooling, NULL), PLM_OK);
   assert_int_equal(embed(&task, NULL), PLM_OK);
+  failing_disk_try(embed, &task, 0);
   failing_memory_try(embed, &task, 200);
   free(task.expected);
 }

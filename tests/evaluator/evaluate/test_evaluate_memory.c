@@ -1,4 +1,5 @@
 /* `evaluate` while memory runs out, at each of its allocations. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
@@ -62,6 +63,7 @@ static void a_lack_of_memory_is_said(void **state)
   write_corpus(corpus);
   plm_log_init("t", PLM_LOG_ERROR);
   captured_begin(STDOUT_FILENO);
+  failing_disk_try(evaluate, &request, 0);
   failing_memory_try(evaluate, &request, 100);
   captured_end();
 }

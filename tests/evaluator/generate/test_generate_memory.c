@@ -1,4 +1,5 @@
 /* `generate` while memory runs out, at each of its allocations. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static void compare(struct task *task)
 {
   char *text;
   size_t size;
-  const long at = checked_memory_pause();
+  const long at = checked_memory_pause(), disk = failing_disk_pause();
   assert_int_equal(plm_file_read(task->request.output, 1 << 20, &text, &size, NULL), PLM_OK);
   if (task->expected == NULL) {
     task->expected = text;
@@ -29,6 +30,7 @@ static void compare(struct task *task)
     assert_string_equal(text, task->expected);
     free(text);
   }
+  failing_disk_resume(disk);
   checked_memory_resume(at);
 }
 
@@ -68,6 +70,7 @@ static void generates(enum plm_objective objective, const char *text)
   scratch_write(in, text, strlen(text));
   plm_log_init("t", PLM_LOG_ERROR);
   assert_int_equal(generate(&task, NULL), PLM_OK);
+  failing_disk_try(generate, &task, 0);
   failing_memory_try(generate, &task, 100);
   free(task.expected);
 }

@@ -224,6 +224,7 @@ static plm_status read_three(void *context, struct plm_error *error)
 static void a_lack_of_memory_is_an_error(void **state)
 {
   (void)state;
+  failing_disk_try(read_three, NULL, 0);
   failing_memory_try(read_three, NULL, 3);
 }
 

@@ -1,4 +1,5 @@
 /* `score` while memory runs out, at each of its allocations. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
@@ -59,9 +60,11 @@ static plm_status run(void *context, struct plm_error *error)
   return status;
 }
 
-static void tries(way *score, long least)
+/* unnoticed: of a lock, it says that another command holds it */
+static void tries(way *score, long least, int unnoticed)
 {
   captured_begin(STDOUT_FILENO);
+  failing_disk_try(run, &score, unnoticed);
   failing_memory_try(run, &score, least);
   captured_end();
 }
@@ -120,24 +123,24 @@ static void masked_models(void **state)
 {
   (void)state;
   make_files(PLM_OBJECTIVE_MLM);
-  tries(score_table, 100);
-  tries(score_all, 100);
-  tries(score_positions, 100);
-  tries(score_indels, 100);
+  tries(score_table, 100, 0);
+  tries(score_all, 100, 0);
+  tries(score_positions, 100, 0);
+  tries(score_indels, 100, 0);
   way *first = report_assays; /* which makes the scores */
   assert_int_equal(plm_path_remove(scores, NULL), PLM_OK);
   captured_begin(STDOUT_FILENO);
   assert_int_equal(run(&first, NULL), PLM_OK);
   captured_end();
-  tries(report_assays, 100);
+  tries(report_assays, 100, 1);
 }
 
 static void causal_models(void **state)
 {
   (void)state;
   make_files(PLM_OBJECTIVE_CAUSAL);
-  tries(score_all, 100);
-  tries(score_indels, 100);
+  tries(score_all, 100, 0);
+  tries(score_indels, 100, 0);
 }
 
 int main(void)

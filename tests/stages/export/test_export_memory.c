@@ -1,4 +1,5 @@
 /* `export` while memory runs out, at each of its allocations: nothing is left behind. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
@@ -14,9 +15,10 @@ static plm_status export_model(void *context, struct plm_error *error)
   const struct plm_export_request *request = context;
   struct plm_export_result result;
   const plm_status status = plm_export(request, &result, error);
-  const long at = checked_memory_pause();
+  const long at = checked_memory_pause(), disk = failing_disk_pause();
   assert_int_equal(plm_file_exists(request->output), status == PLM_OK);
   if (status == PLM_OK) assert_int_equal(plm_path_remove(request->output, NULL), PLM_OK);
+  failing_disk_resume(disk);
   checked_memory_resume(at);
   return status;
 }
@@ -34,6 +36,7 @@ static void a_lack_of_memory_is_said(void **state)
   inference_case_save(&c, folder);
   inference_case_close(&c);
   plm_log_init("t", PLM_LOG_ERROR);
+  failing_disk_try(export_model, &request, 1); /* the lock of the unfinished folder */
   failing_memory_try(export_model, &request, 20);
 }
 

@@ -38,7 +38,7 @@ static plm_status write_groups(void *context, struct plm_error *error)
   const struct plm_corpus_writer_options options = {
       .directory = context, .force = true, .threads = 1};
   const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = DOCUMENTS};
-  assert_int_equal(plm_path_remove(context, NULL), PLM_OK);
+  PLM_TRY(plm_path_remove(context, error));
   PLM_TRY(plm_corpus_writer_open(&options, &writer, error));
   plm_status status = PLM_OK;
   for (uint64_t i = 0; i < DOCUMENTS && status == PLM_OK; i++)

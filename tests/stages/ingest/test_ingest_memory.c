@@ -1,5 +1,6 @@
 /* `ingest` and the search for overlaps while memory runs out, at each of their allocations: no
  * corpus is left, and an existing one stays. */
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
@@ -18,13 +19,14 @@ static plm_status ingest(void *context, struct plm_error *error)
   const struct plm_ingest_options *options = context;
   struct plm_ingest_result result = {0};
   const plm_status status = plm_ingest(options, &result, error);
-  const long at = checked_memory_pause();
+  const long at = checked_memory_pause(), disk = failing_disk_pause();
   assert_int_equal(plm_file_exists(options->writer.directory), status == PLM_OK);
   if (status == PLM_OK) {
     assert_int_equal(result.records, 4);
     assert_int_equal(result.duplicates, 1);
     assert_int_equal(plm_path_remove(options->writer.directory, NULL), PLM_OK);
   }
+  failing_disk_resume(disk);
   checked_memory_resume(at);
   return status;
 }
@@ -54,9 +56,11 @@ static void a_lack_of_memory_is_said(void **state)
   scratch_write(clusters, table, sizeof table - 1);
   plm_log_init("t", PLM_LOG_ERROR);
   struct plm_ingest_options options = options_for(directory, inputs);
+  failing_disk_try(ingest, &options, 1); /* the lock of the unfinished corpus */
   failing_memory_try(ingest, &options, 20);
   options.clusters = clusters;
   options.writer.clustered = true;
+  failing_disk_try(ingest, &options, 1); /* the lock of the unfinished corpus */
   failing_memory_try(ingest, &options, 30);
 }
 

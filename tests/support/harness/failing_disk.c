@@ -103,6 +103,18 @@ WEAK int ftruncate(int file, off_t size)
   return file_fails("ftruncate", file) ? -1 : (int)syscall(SYS_ftruncate, file, size);
 }
 
+long failing_disk_pause(void)
+{
+  const long at = left;
+  left = -1;
+  return at;
+}
+
+void failing_disk_resume(long at)
+{
+  left = at;
+}
+
 void failing_disk_try(failing_disk_work *work, void *context, int unnoticed)
 {
   struct stat about;

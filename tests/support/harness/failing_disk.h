@@ -12,4 +12,8 @@ typedef plm_status failing_disk_work(void *context, struct plm_error *error);
  * for as many as `unnoticed`, in which the work can do without the call or says something else. */
 void failing_disk_try(failing_disk_work *work, void *context, int unnoticed);
 
+/* Within the work: no call fails, or is counted, until failing_disk_resume. */
+long failing_disk_pause(void);
+void failing_disk_resume(long at);
+
 #endif
