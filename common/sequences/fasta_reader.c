@@ -37,7 +37,7 @@ static void begin_record(struct plm_sequence_reader *reader)
 }
 
 static enum plm_sequence_result not_fasta(const struct plm_sequence_reader *reader, int byte,
-                                          struct plm_error *error)
+                                          uint64_t line, struct plm_error *error)
 {
   if (byte > ' ' && byte < 0x7f)
     plm_error_set(error, PLM_FORMAT, "not FASTA: the first line begins with '%c' instead of '>'",
@@ -48,7 +48,7 @@ static enum plm_sequence_result not_fasta(const struct plm_sequence_reader *read
   plm_error_hint(
       error, "FASTA begins with '>NAME'; files of plain text are named .txt, of JSON lines .jsonl");
   plm_error_where(error, "%s:%llu", plm_byte_stream_name(reader->lines.stream),
-                  (unsigned long long)reader->lines.line + 1);
+                  (unsigned long long)line);
   return PLM_SEQUENCE_FAILED;
 }
 
@@ -69,10 +69,11 @@ static enum plm_sequence_result fasta_reader_find_first(struct plm_sequence_read
     if (result != PLM_LINE_SPAN) return failed(result);
     if (byte == '>' && !reader->lines.inside_line) return PLM_SEQUENCE_READ;
     if (byte != '\n' && byte != '\r' && byte != ' ' && byte != '\t')
-      return not_fasta(reader, byte, error);
+      return not_fasta(reader, byte, reader->lines.line + 1, error);
     result = plm_line_next(&reader->lines, &span, error);
     if (result != PLM_LINE_SPAN) return failed(result);
-    if (!plm_line_is_blank(span.bytes, span.size)) return not_fasta(reader, ' ', error);
+    if (!plm_line_is_blank(span.bytes, span.size))
+      return not_fasta(reader, ' ', reader->lines.line, error);
   }
 }
 

@@ -218,6 +218,13 @@ static const struct config_outcome batches[] = {
      "trainer.micro_batch_tokens: 512\n"},
     {"trainer: {batch_tokens: 256}\n", "",
      "pipeline.yaml:1:25: trainer.batch_tokens: 256 is not a multiple of data.max_length (512)\n"},
+    {"data: {max_length: 8}\ntrainer: {batch_tokens: 134217736, shares: 3}\n", "",
+     "pipeline.yaml:2:25: trainer.batch_tokens: 134217736 tokens are 16777217 chunks; a step may "
+     "have at most 16777216\n"},
+    {"trainer: {micro_batch_tokens: x}\n", "",
+     "pipeline.yaml:1:31: trainer.micro_batch_tokens: expected a whole number, found \"x\"\n"},
+    {"trainer: {shares: x, micro_batch_tokens: 700}\n", "",
+     "pipeline.yaml:1:19: trainer.shares: expected a whole number, found \"x\"\n"},
     {"trainer: {batch_tokens: 1000, shares: 3}\n", "",
      "pipeline.yaml:1:25: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)\n"},
     {"data: {max_length: 65536}\n"

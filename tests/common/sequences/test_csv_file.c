@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
+
+#include <csv.h>
 
 #include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
@@ -126,6 +129,26 @@ static void malformed_rows_are_named(void **state)
   refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");
 }
 
+static bool lacks_memory; /* what libcsv says of the last error */
+
+/* Takes the place of the library's function in this program. */
+int csv_error(struct csv_parser *parser)
+{
+  return lacks_memory ? CSV_ENOMEM : parser->status;
+}
+
+static void a_lack_of_memory_is_no_malformed_row(void **state)
+{
+  struct plm_csv_file *file;
+  struct plm_csv_row row;
+  (void)state;
+  assert_int_equal(plm_csv_open(write_file("bad.csv", "\"2\" 3\n", 6), &file, NULL), PLM_OK);
+  lacks_memory = true;
+  assert_int_equal(plm_csv_next(file, &row, NULL), PLM_NO_MEMORY);
+  lacks_memory = false;
+  plm_csv_close(file);
+}
+
 /* At the beginning, and at the end of a buffer. */
 static void a_stop_signal_ends_reading(void **state)
 {
@@ -170,6 +193,41 @@ static void a_pipe_is_read_twice(void **state)
   if (before >= 0) dup2(before, STDIN_FILENO);
   close(before);
   close(ends[0]);
+}
+
+/* Every 20 ms; it does not come for ever. */
+static void on_tick(int number)
+{
+  static int ticks;
+  (void)number;
+  plm_stop_requested = SIGTERM;
+  if (++ticks == 3000) abort();
+}
+
+/* Also while a pipe has no header yet. */
+static void a_stop_signal_ends_the_wait_for_a_header(void **state)
+{
+  const struct sigaction tick = {.sa_handler = on_tick};
+  const struct itimerval often = {{0, 20000}, {0, 20000}}, never = {0};
+  struct plm_csv_file *file = NULL;
+  struct plm_csv_row row;
+  int ends[2];
+  (void)state;
+  assert_int_equal(pipe(ends), 0);
+  const int before = dup(STDIN_FILENO);
+  dup2(ends[0], STDIN_FILENO);
+  sigaction(SIGALRM, &tick, NULL);
+  setitimer(ITIMER_REAL, &often, NULL);
+  plm_status status = plm_csv_open("-", &file, NULL);
+  if (status == PLM_OK) status = plm_csv_next(file, &row, NULL);
+  setitimer(ITIMER_REAL, &never, NULL);
+  plm_stop_requested = 0;
+  assert_int_equal(status, PLM_TERMINATED);
+  plm_csv_close(file);
+  if (before >= 0) dup2(before, STDIN_FILENO);
+  close(before);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 static void long_files_cross_buffers(void **state)
@@ -293,6 +351,8 @@ int main(void)
       cmocka_unit_test(malformed_rows_are_named),
       cmocka_unit_test(a_stop_signal_ends_reading),
       cmocka_unit_test(a_pipe_is_read_twice),
+      cmocka_unit_test(a_stop_signal_ends_the_wait_for_a_header),
+      cmocka_unit_test(a_lack_of_memory_is_no_malformed_row),
       cmocka_unit_test(long_files_cross_buffers),
       cmocka_unit_test(rows_have_limits),
       cmocka_unit_test(fields_have_a_limit),

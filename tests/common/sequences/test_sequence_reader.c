@@ -130,6 +130,8 @@ static const struct reading readings[] = {
      "bad none.fasta:4 record \"c\": empty sequence\n",
      0, 0},
     {"empty.fasta", "", "", 0, 0},
+    {"blank.fasta", "  This is none.\n>a\nL\n",
+     "failed blank.fasta:1 not FASTA: the file begins with byte 0x20 instead of '>'\n", 0, 0},
     {"prose.fasta", "This is no FASTA.\n",
      "failed prose.fasta:1 not FASTA: the first line begins with 'T' instead of '>'\n", 0, 0},
     {"mark.fasta", "!\n",

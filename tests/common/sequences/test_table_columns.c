@@ -101,6 +101,11 @@ static void the_list_has_a_bounded_length(void **state)
   memcpy(expected + 300, " ...", 5);
   lists(texts, 44, expected);
   lists(texts, MOST, expected);
+  texts[0] = "abcde"; /* a byte more */
+  memmove(expected + 6, expected + 5, 294);
+  expected[5] = 'e';
+  memcpy(expected + 300, " ...", 5);
+  lists(texts, 43, expected);
 }
 
 int main(void)
