@@ -49,7 +49,6 @@ static bool in_range(const struct plm_setting *setting, double value, const char
 /* Only digits: no sign, and no leading zero, which YAML 1.1 would read as octal. */
 static bool parse_whole(const char *text, uint64_t *value, bool *too_large)
 {
-  *too_large = false;
   const size_t digits = strspn(text, "0123456789");
   if (digits == 0 || text[digits] != '\0' || (digits > 1 && text[0] == '0')) return false;
   errno = 0;

@@ -95,6 +95,32 @@ static void failures_are_told(void **state)
   link_end(&s);
 }
 
+/* It says for which epoch it is. */
+static void a_proof_has_its_place(void **state)
+{
+  (void)state;
+  static uint8_t bytes[4];
+  struct link_scene s;
+  link_begin(&s);
+  link_welcome(&s);
+  const struct store_proof made = {.request = ++s.requests,
+                                   .split = PLM_SPLIT_TEST,
+                                   .epoch = 5,
+                                   .window = 6,
+                                   .count = 7,
+                                   .bytes = bytes,
+                                   .size = sizeof bytes};
+  packer_link_proof(&s.link, &made);
+  struct plm_message proof = link_await(&s, PLM_MESSAGE_PROOF, true);
+  zmq_msg_close(&proof.payload);
+  assert_int_equal(proof.header.request, made.request);
+  assert_int_equal(proof.header.split, PLM_SPLIT_TEST);
+  assert_int_equal(proof.header.epoch, 5);
+  assert_int_equal(proof.header.first, 6);
+  assert_int_equal(proof.header.count, 7);
+  link_end(&s);
+}
+
 /* The state of a window that nobody gets. */
 static enum window_state look(struct link_scene *s, uint64_t window)
 {
@@ -187,6 +213,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(windows_are_proven),
+      cmocka_unit_test(a_proof_has_its_place),
       cmocka_unit_test(failures_are_told),
       cmocka_unit_test(what_is_needed_soon_is_made),
       cmocka_unit_test(the_latest_that_are_needed_soon_are_remembered),

@@ -247,6 +247,17 @@ static void consumers_without_a_place_are_told(void **state)
   end(&s);
 }
 
+/* Until the first consumer answers. */
+static void a_packer_says_that_it_waits(void **state)
+{
+  (void)state;
+  static struct scene s;
+  begin(&s, true);
+  await(&s, TRAINER, PLM_MESSAGE_HELLO);
+  end(&s);
+  assert_string_equal(s.options.pulse->doing, "waiting for a consumer");
+}
+
 /* Nobody trains. */
 static void an_evaluator_alone_is_served(void **state)
 {
@@ -262,9 +273,12 @@ static void an_evaluator_alone_is_served(void **state)
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lost_consumer_is_looked_for),
-                                     cmocka_unit_test(an_unreachable_consumer_is_kept_once),
-                                     cmocka_unit_test(consumers_without_a_place_are_told),
-                                     cmocka_unit_test(an_evaluator_alone_is_served)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_lost_consumer_is_looked_for),
+      cmocka_unit_test(an_unreachable_consumer_is_kept_once),
+      cmocka_unit_test(consumers_without_a_place_are_told),
+      cmocka_unit_test(a_packer_says_that_it_waits),
+      cmocka_unit_test(an_evaluator_alone_is_served),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,22 @@ static void rows_add_up(void **state)
 }
 
 /* Which rows are in the host's memory, and which of them only rank 0 needs. */
+/* With ranks, it is the part of the rank that has most. */
+static void the_optimizer_is_that_of_a_rank(void **state)
+{
+  struct plm_ops ops = ops_called("cpu");
+  struct plm_config config;
+  (void)state;
+  for (uint32_t ranks = 1; ranks <= 2; ranks++) {
+    open_config(&config);
+    config.trainer.ranks = ranks;
+    const struct plm_memory_estimate e = estimate_of(&config, &ops, ranks, 1);
+    assert_int_equal(row_called(&e, "optimizer"), e.ranks.optimizer - e.ranks.optimizer_scratch);
+    assert_int_equal(row_called(&e, "scratch"), e.ranks.optimizer_scratch);
+    plm_config_deinit(&config);
+  }
+}
+
 static void rows_say_where_their_bytes_are(void **state)
 {
   static const char *const on_host[] = {"inputs_host", "transfers", "snapshot", "credit"},
@@ -338,6 +354,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_add_up),
       cmocka_unit_test(the_largest_product_is_counted),
+      cmocka_unit_test(the_optimizer_is_that_of_a_rank),
       cmocka_unit_test(rows_say_where_their_bytes_are),
       cmocka_unit_test(the_largest_that_fits_divides_a_share),
       cmocka_unit_test(a_plan_beyond_the_address_space_is_refused),

@@ -221,6 +221,14 @@ static const struct config_outcome batches[] = {
     {"data: {max_length: 8}\ntrainer: {batch_tokens: 134217736, shares: 3}\n", "",
      "pipeline.yaml:2:25: trainer.batch_tokens: 134217736 tokens are 16777217 chunks; a step may "
      "have at most 16777216\n"},
+    {"trainer: {steps: 5, schedule: {warmup_steps: x}}\n", "",
+     "pipeline.yaml:1:46: trainer.schedule.warmup_steps: expected a whole number or a share (25%), "
+     "found \"x\"\n"},
+    {"trainer: {steps: 5, schedule: {cooldown_steps: x}}\n", "",
+     "pipeline.yaml:1:48: trainer.schedule.cooldown_steps: expected a whole number or a share "
+     "(25%), found \"x\"\n"},
+    {"trainer: {steps: x, schedule: {warmup_steps: 99999999}}\n", "",
+     "pipeline.yaml:1:18: trainer.steps: expected a whole number, found \"x\"\n"},
     {"trainer: {micro_batch_tokens: x}\n", "",
      "pipeline.yaml:1:31: trainer.micro_batch_tokens: expected a whole number, found \"x\"\n"},
     {"trainer: {shares: x, micro_batch_tokens: 700}\n", "",

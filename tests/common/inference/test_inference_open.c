@@ -85,6 +85,7 @@ static void a_language_model_has_its_weights(void **state)
     assert_int_equal(inference->head, PLM_HEAD_LM);
     assert_int_equal(inference->window, c.inference.window);
     assert_int_equal(inference->max_chunks, 2);
+    assert_int_equal(inference->batch_tokens, BATCH_TOKENS);
     assert_int_equal(inference->trained_length, LENGTH);
     assert_ptr_equal(inference->tokenizer, plm_tokenizer_of(PLM_TOKENIZER_ESM));
     run(inference, NULL, logits);

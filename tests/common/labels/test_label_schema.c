@@ -49,6 +49,7 @@ static void damaged_bytes_are_refused(void **state)
   const size_t size = plm_label_schema_bytes(&schema);
   uint8_t *bytes = plm_alloc(size), *copy = plm_alloc(size + 1);
   plm_label_schema_encode(&schema, bytes);
+  memset(&read, 0xaa, sizeof read); /* what was there before does not matter */
   for (size_t cut = 0; cut < size; cut++) {
     assert_int_equal(plm_label_schema_decode(bytes, cut, &read, &error), PLM_FORMAT);
     assert_null(read.columns);

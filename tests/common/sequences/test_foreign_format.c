@@ -103,6 +103,14 @@ static void text_is_taken(void **state)
   }
 }
 
+/* What lies behind a line is not part of it. */
+static void a_line_ends_where_it_ends(void **state)
+{
+  (void)state;
+  assert_int_equal(plm_foreign_format_check("5 100", 3, "f", NULL), PLM_FORMAT);
+  assert_int_equal(plm_foreign_format_check("5 100", 1, "f", NULL), PLM_OK);
+}
+
 static void pir_is_refused(void **state)
 {
   static const char *const codes[] = {"P1;", "F1;", "DL;", "DC;", "RL;",
@@ -129,6 +137,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(other_formats_are_refused),
       cmocka_unit_test(text_is_taken),
+      cmocka_unit_test(a_line_ends_where_it_ends),
       cmocka_unit_test(pir_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

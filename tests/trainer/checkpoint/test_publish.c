@@ -168,8 +168,13 @@ static void a_snapshot_that_cannot_be_filled_counts_as_well(void **state)
   for (uint64_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct plm_error error = {0};
     plm_error_set(&error, rows[i].status, "the reason is %u", (unsigned)i);
+    char expected[100];
+    snprintf(expected, sizeof expected, "checkpoint %u FAILED (%u in a row)", 30 + (unsigned)i,
+             rows[i].in_a_row);
     plm_publisher_begin(publisher)->step = 30 + i;
+    captured_begin(STDERR_FILENO);
     plm_publisher_fail(publisher, &error);
+    assert_int_equal(captured_times(captured_end(), expected), 1);
     const struct plm_publisher_outcome outcome = plm_publisher_outcome(publisher, false);
     assert_int_equal(outcome.status, rows[i].status);
     assert_string_equal(outcome.error.what, error.what);
