@@ -4,6 +4,7 @@
 
 #include "common/base/files/file.h"
 #include "common/config/config.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
@@ -332,6 +333,9 @@ static void a_missing_file_is_a_problem(void **state)
   struct plm_config_problems *problems = NULL;
   assert_int_equal(plm_config_load("nowhere.yaml", NULL, 0, &config, &problems, NULL), PLM_CONFIG);
   assert_non_null(strstr(plm_config_problem(problems, 0), "nowhere.yaml"));
+  captured_begin(STDERR_FILENO);
+  plm_config_problems_print(problems);
+  assert_int_equal(captured_times(captured_end(), "nowhere.yaml"), 1);
   plm_config_problems_free(problems);
 }
 

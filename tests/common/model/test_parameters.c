@@ -11,6 +11,7 @@
 
 #include "common/model/architecture.h"
 #include "common/model/model.h"
+#include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
 
 struct fixture {
@@ -142,6 +143,21 @@ static void a_patch_unet_has_the_names_of_the_page(void **state)
   assert_shape(&f, "lm_head.decoder.weight", 33, 128);
   assert_shape(&f, "lm_head.bias", 1, 33);
   assert_int_equal(f.count, known + 9);
+  free(f.table);
+}
+
+/* The head of ESM-2 has a norm and biases. */
+static void a_published_head_has_a_norm(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = case_config(PLM_ESM2, 2, 64);
+  const int64_t D = config.hidden_size;
+  struct fixture f = table_of(&config);
+  assert_shape(&f, "lm_head.dense.weight", D, D);
+  assert_shape(&f, "lm_head.dense.bias", 1, D);
+  assert_shape(&f, "lm_head.layer_norm.weight", 1, D);
+  assert_shape(&f, "lm_head.layer_norm.bias", 1, D);
+  assert_shape(&f, "lm_head.bias", 1, config.vocab_size);
   free(f.table);
 }
 
@@ -310,6 +326,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_reference_unet_has_its_133_065_357_parameters),
       cmocka_unit_test(a_patch_unet_has_the_names_of_the_page),
+      cmocka_unit_test(a_published_head_has_a_norm),
       cmocka_unit_test(a_patch_unet_without_pairs_of_layers_has_one_level),
       cmocka_unit_test(layers_beyond_one_position_are_bottlenecks),
       cmocka_unit_test(widths_stop_at_128_a_head),

@@ -2,7 +2,10 @@
 #include "common/run/run_pulse.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/run/run.h"
@@ -46,6 +49,13 @@ static void what_is_done_is_read_back(void **state)
   assert_string_equal(sign.doing, "loading step 7");
   assert_true(sign.patient && sign.pace_s == 0 && sign.written_ms > 0);
   assert_true(sign.age_s >= 0 && sign.age_s < 60);
+  char path[PLM_PATH_SIZE], *text, expected[32];
+  size_t size;
+  assert_int_equal(plm_path_join(path, run, "pulse.evaluator.json", NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 4096, &text, &size, NULL), PLM_OK);
+  snprintf(expected, sizeof expected, "\"pid\":%d}", getpid());
+  assert_non_null(strstr(text, expected));
+  free(text);
   plm_run_pulse(&pulse, false, "evaluating step %d", 7); /* something else is written at once */
   assert_true(plm_run_pulse_read(run, "evaluator", &sign));
   assert_string_equal(sign.doing, "evaluating step 7");
