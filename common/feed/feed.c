@@ -30,11 +30,11 @@ enum {
 static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_options *options,
                                struct plm_error *error)
 {
+  feed->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (feed->wake < 0) return plm_error_errno(error, "cannot open the feed");
   PLM_TRY(plm_plan_parameters_check(&options->plan, error));
   const size_t data_most = feed_data_most(&options->plan);
   PLM_TRY(plm_context_open(&feed->context, error));
-  feed->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (feed->wake < 0) return plm_error_errno(error, "cannot open the feed");
   if (options->keys != NULL) /* the gate must be open before the first bind */
     PLM_TRY(plm_gate_open(feed->context, options->keys, &feed->gate, error));
   PLM_TRY(plm_socket_open(feed->context, ZMQ_ROUTER, data_most, &feed->router, error));
@@ -69,7 +69,6 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
                          struct plm_error *error)
 {
   struct plm_feed *made = plm_alloc_zeroed(1, sizeof *made);
-  made->wake = -1;
   made->folders = options->folders;
   made->folder_count = options->folder_count;
   made->waiting = options->waiting;

@@ -236,6 +236,30 @@ static void sources_must_add_up(void **state)
 }
 
 /* Each source of an older checkpoint has totals, and above them there is an empty list. */
+/* The plan of a mixture is that of all its parts. */
+static void each_part_of_a_mixture_changes_its_plan(void **state)
+{
+  (void)state;
+  struct plm_data_cursor cursor = new_mixture();
+  struct plm_mixture *mixture = &cursor.mixture.parts[cursor.mixture.count - 1].mixture;
+  const struct plm_hash plan = plm_data_cursor_plan(&cursor);
+  mixture->steps++;
+  assert_false(plm_hash_equal(plm_data_cursor_plan(&cursor), plan));
+  mixture->steps--;
+  mixture->weights[1] += 1;
+  assert_false(plm_hash_equal(plm_data_cursor_plan(&cursor), plan));
+  mixture->weights[1] -= 1;
+  mixture->final_weights[1] += 1;
+  assert_false(plm_hash_equal(plm_data_cursor_plan(&cursor), plan));
+  mixture->final_weights[1] -= 1;
+  cursor.sources[1].fingerprint.low++;
+  assert_false(plm_hash_equal(plm_data_cursor_plan(&cursor), plan));
+  cursor.sources[1].fingerprint.low--;
+  cursor.sources[1].plan.low++;
+  assert_false(plm_hash_equal(plm_data_cursor_plan(&cursor), plan));
+  plm_data_cursor_deinit(&cursor);
+}
+
 static void an_older_mixture_is_read(void **state)
 {
   (void)state;
@@ -433,6 +457,7 @@ int main(void)
       cmocka_unit_test(the_chain_tells_content_and_order),
       cmocka_unit_test(a_mixture_has_a_place_for_each_source),
       cmocka_unit_test(sources_must_add_up),
+      cmocka_unit_test(each_part_of_a_mixture_changes_its_plan),
       cmocka_unit_test(an_older_mixture_is_read),
       cmocka_unit_test(json_brings_back_the_same_cursor),
       cmocka_unit_test(a_place_fits_the_chunks_consumed),
