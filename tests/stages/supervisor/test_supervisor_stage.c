@@ -298,8 +298,7 @@ static void an_end_while_stopping_is_no_failure(void **state)
     supervised_reaped(&supervisor->launcher, stage, statuses[i]);
     assert_string_equal(captured_end(), says[i]);
     assert_int_equal(stage->state, PLM_STAGE_STOPPED);
-    assert_int_equal(stage->kill_ms, 0);
-    assert_int_equal(stage->failed_as, 0);
+    assert_true(stage->kill_ms == 0 && stage->failed_as == 0);
   }
   assert_int_equal(supervisor->stages.failures, 0);
 }

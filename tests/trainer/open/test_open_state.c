@@ -148,8 +148,7 @@ static void a_new_run(void **state)
   assert_true(s.trainer.state.step == 0 && s.trainer.saved_step == 0);
   assert_int_equal(plm_file_read(in_run(&s, PLM_RUN_CONFIG), 1 << 20, &text, &size, NULL), PLM_OK);
   assert_string_equal(text, expected);
-  assert_false(plm_file_exists(in_run(&s, PLM_RUN_DONE)));
-  assert_true(plm_file_exists(s.trainer.keys));
+  assert_true(!plm_file_exists(in_run(&s, PLM_RUN_DONE)) && plm_file_exists(s.trainer.keys));
   other = s; /* the run is locked */
   assert_int_equal(open_state(&other, &error), PLM_BUSY);
   plm_close_state(&s.trainer);
@@ -195,15 +194,13 @@ static void the_newest_checkpoint_counts(void **state)
 {
   (void)state;
   struct scene s;
-  char path[PLM_PATH_SIZE];
   struct plm_run_corpus pinned;
   const struct plm_hash fingerprint = {5, 6}, root = {7, 8};
   begin(&s, 50, "");
   publish(&s, 8, fingerprint);
   publish(&s, STEP, fingerprint);
-  assert_int_equal(plm_path_join(path, s.folder->checkpoints, "latest", NULL), PLM_OK);
-  assert_int_equal(unlink(path), 0);
-  assert_int_equal(symlink("step_00000008", path), 0);
+  const char *path = in_run(&s, "checkpoints/latest");
+  assert_true(unlink(path) == 0 && symlink("step_00000008", path) == 0);
   const struct plm_run_corpus before = {fingerprint, root};
   assert_int_equal(plm_run_corpus_write(s.folder->run, &before, NULL), PLM_OK);
   opens(&s);
@@ -234,9 +231,8 @@ static void whose_root_counts(void **state)
   s.fingerprints = (struct plm_fingerprints){.of = {fingerprint}, .count = 1};
   opens(&s);
   assert_true(plm_hash_equal(s.trainer.roots[0], fingerprint));
-  struct plm_error error = {0};
   scratch_write(in_run(&s, PLM_RUN_CORPUS), "{}", 2);
-  assert_int_equal(open_state(&s, &error), PLM_FORMAT);
+  assert_int_equal(open_state(&s, &(struct plm_error){0}), PLM_FORMAT);
   plm_close_state(&s.trainer);
   end(&s);
 }
