@@ -106,8 +106,10 @@ static void text_is_taken(void **state)
 /* What lies behind a line is not part of it. */
 static void a_line_ends_where_it_ends(void **state)
 {
+  struct plm_error error = {0};
   (void)state;
-  assert_int_equal(plm_foreign_format_check("5 100", 3, "f", NULL), PLM_FORMAT);
+  assert_int_equal(plm_foreign_format_check("5 100", 3, "f", &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "PHYLIP"));
   assert_int_equal(plm_foreign_format_check("5 100", 1, "f", NULL), PLM_OK);
 }
 

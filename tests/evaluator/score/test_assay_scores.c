@@ -106,8 +106,12 @@ static void unfinished_files_are_removed(void **state)
 static plm_status open_scores(void *context, struct plm_error *error)
 {
   struct plm_assay_scores scores;
+  const long at = failing_disk_pause();
+  assert_int_equal(plm_path_remove(context, NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(context, NULL), PLM_OK);
   put("fails/a.csv.tmp-1", "x");
   put("fails/b.csv.tmp-2", "x");
+  failing_disk_resume(at);
   const plm_status status = plm_assay_scores_open(context, &first, &scores, error);
   if (status == PLM_OK) plm_assay_scores_close(&scores);
   return status;

@@ -133,7 +133,8 @@ void failing_disk_try(failing_disk_work *work, void *context, int unnoticed)
                  ignored);
       return;
     }
-    if (strstr(error.what, strerror(EIO)) == NULL && ++ignored > unnoticed)
+    const bool said = status != PLM_OK && strstr(error.what, strerror(EIO)) != NULL;
+    if (!said && ++ignored > unnoticed)
       fail_msg("%ld: %s: status %d, \"%s\"", at, failed, (int)status, error.what);
   }
 }
