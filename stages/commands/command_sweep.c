@@ -349,22 +349,21 @@ static size_t choose_best(const struct sweep *sweep, const struct sweep_run *bes
 }
 
 /* One HTML page, by `plm-pipeline report`. */
+enum { ARGUMENTS = PLM_REPORT_RUNS + 5 };
 static plm_status command_sweep_make_page(const struct sweep *sweep, struct plm_error *error)
 {
   const struct sweep_run *best[PLM_REPORT_RUNS];
-  const char *arguments[PLM_REPORT_RUNS + 5];
+  const char *arguments[ARGUMENTS] = {"report"};
   char page[PLM_PATH_SIZE];
   struct plm_child child;
-  size_t used = 0;
+  size_t used = 1;
   const size_t count = choose_best(sweep, best);
   if (count == 0) return PLM_OK;
   PLM_TRY(plm_path_join(page, sweep->output, "report.html", error));
-  arguments[used++] = "report";
   for (size_t i = 0; i < count; i++) arguments[used++] = best[i]->folder;
   arguments[used++] = "--output";
   arguments[used++] = page;
-  arguments[used++] = "--quiet";
-  arguments[used] = NULL;
+  arguments[used] = "--quiet";
   const struct plm_child_options how = {.program_directory = sweep->context->program_directory,
                                         .arguments = arguments};
   PLM_TRY(plm_child_start(&how, &child, error));

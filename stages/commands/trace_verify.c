@@ -73,8 +73,8 @@ static plm_status find_checkpoints(const struct plm_config *config, uint64_t ste
                                    struct plm_error *error)
 {
   char checkpoints[PLM_PATH_SIZE];
-  uint64_t *steps = NULL, first = 0, last = 0;
-  size_t count = 0;
+  uint64_t *steps, first = 0, last = 0;
+  size_t count;
   PLM_TRY(plm_path_join(checkpoints, config->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_checkpoint_list(checkpoints, &steps, &count, error));
   for (size_t i = 0; i < count && last == 0; i++) {

@@ -13,7 +13,7 @@
 
 /* Until it commits, a transaction keeps the pages that it changes in memory. A put in a random
  * place changes one leaf; its branches are shared with other puts. */
-enum { PUTS_IN_TRANSACTION = 16384, PAGES_OF_PUT = 2, START_BYTES = 64 << 20 };
+enum { PUTS_IN_TRANSACTION = 16384, PAGES_OF_PUT = 2 };
 
 struct plm_temporary_index {
   char directory[PLM_PATH_SIZE];
@@ -76,10 +76,8 @@ plm_status plm_temporary_index_open(const char *directory, int tables,
   snprintf(opened->directory, sizeof opened->directory, "%s", directory);
   opened->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
   opened->limit_bytes = (size_t)PUTS_IN_TRANSACTION * PAGES_OF_PUT * opened->page_bytes;
-  opened->map_bytes = 2 * opened->limit_bytes + START_BYTES;
   int code = mdb_env_create(&opened->environment);
   if (code == 0) code = mdb_env_set_maxdbs(opened->environment, PLM_INDEX_TABLES);
-  if (code == 0) code = mdb_env_set_mapsize(opened->environment, opened->map_bytes);
   if (code == 0)
     code = mdb_env_open(opened->environment, directory,
                         MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD, 0600);

@@ -26,6 +26,8 @@ struct moved {
   char **path;
 };
 
+enum { MOVED_MOST = PLM_MAX_SETS + 2 * PLM_MAX_TASKS + PLM_MAX_SOURCES + 2 };
+
 /* Two different folders of one name would become one folder in the volume. */
 static plm_status check_distinct(const struct moved *moved, size_t count, struct plm_error *error)
 {
@@ -56,7 +58,7 @@ static plm_status kubernetes_config_move(char **path, const char *folder, struct
 
 static plm_status move_paths(struct plm_config *config, struct plm_error *error)
 {
-  struct moved moved[PLM_MAX_SETS + 2 * PLM_MAX_TASKS + PLM_MAX_SOURCES + 2];
+  struct moved moved[MOVED_MOST];
   size_t count = 0;
   if (config->corpus != NULL) moved[count++] = (struct moved){"corpus", &config->corpus};
   for (uint32_t i = 0; i < config->source_count; i++)

@@ -45,10 +45,10 @@ static plm_status give_clients(const char *clients, struct plm_template_values *
             strlen(name)) {
       status = plm_error_set(error, PLM_CONFIG, "%s/%s: a Secret cannot hold a file of this name",
                              clients, name);
-      continue;
+    } else {
+      snprintf(key, sizeof key, "clients.%s", name);
+      status = give_key(clients, name, key, "SERVER_KEY", values, error);
     }
-    snprintf(key, sizeof key, "clients.%s", name);
-    status = give_key(clients, name, key, "SERVER_KEY", values, error);
   }
   closedir(folder);
   return status;

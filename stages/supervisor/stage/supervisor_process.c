@@ -43,9 +43,7 @@ static bool become_gang(const struct plm_process_gang *gang)
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   }
-  for (size_t i = 0; i < sizeof gang->kept / sizeof gang->kept[0]; i++)
-    if (fcntl(gang->kept[i], F_SETFD, 0) != 0) return false;
-  return true;
+  return fcntl(gang->kept[0], F_SETFD, 0) == 0 && fcntl(gang->kept[1], F_SETFD, 0) == 0;
 }
 
 /* Runs in the child, between fork and exec. Returns only if something failed, with errno set. */
