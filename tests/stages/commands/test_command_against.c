@@ -1,15 +1,18 @@
 /* `plm-pipeline corpus`: which of its options go together, the summary's warnings, and what
  * `--against` counts and shows. */
-#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/base/numbers/philox.h"
+#include "stages/commands/command.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 enum { RESIDUES = 200, HELD_OUT = 20, TRAINING = 30 };
@@ -283,6 +286,25 @@ static void damaged_names_end_it(void **state)
   assert_string_equal(command_out, "");
 }
 
+static plm_status look_for_overlaps(void *context, struct plm_error *error)
+{
+  char *words[] = {"corpus", training, "--against", held_out, context};
+  const struct plm_command *command = plm_command_find("corpus");
+  struct plm_arguments arguments;
+  PLM_TRY(plm_arguments_parse(context != NULL ? 5 : 4, words, command->options, &arguments, error));
+  captured_begin(STDOUT_FILENO);
+  const plm_status status = plm_command_run(command, &arguments, "", error);
+  captured_end();
+  plm_arguments_deinit(&arguments);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  failing_memory_try(look_for_overlaps, NULL, 20);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -293,6 +315,7 @@ int main(void)
       cmocka_unit_test(splits_are_compared),
       cmocka_unit_test(a_set_of_the_configuration_is_found),
       cmocka_unit_test(the_identity_has_bounds),
+      cmocka_unit_test(a_lack_of_memory_is_said),
       cmocka_unit_test(damaged_names_end_it),
   };
   return cmocka_run_group_tests(tests, write_corpora, NULL);

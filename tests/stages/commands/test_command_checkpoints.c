@@ -147,6 +147,9 @@ static void best_by_has_a_column(void **state)
   snprintf(arguments, sizeof arguments, "checkpoints '%s'", run_folder);
   assert_int_equal(pipeline(arguments, output), 0);
   assert_null(strstr(output, "best_by"));
+  snprintf(path, sizeof path, "checkpoints --json '%.3000s'", run_folder);
+  assert_int_equal(pipeline(path, output), 0);
+  assert_null(strstr(output, "\"judged\""));
   static const char before[] = "best_by: null";
   char *at = strstr(config, before), judged[1 << 16];
   assert_non_null(at);
@@ -161,6 +164,17 @@ static void best_by_has_a_column(void **state)
       strstr(output, " 3.50000  0.25000  best, every\n") == NULL ||
       strstr(output, " 2.81250        - \n") == NULL || strstr(output, "best_by: mcc\n") == NULL)
     fail_msg("%s", output);
+  snprintf(arguments, sizeof arguments, "checkpoints --json '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_non_null(strstr(output, "\"judged_by\":\"mcc\",\"judged\":0.25,"));
+  at = strstr(config, "sets: []");
+  assert_non_null(at);
+  (void)snprintf(judged, sizeof judged, "%.*ssets: [{name: o, corpus: /o, split: test}]%s",
+                 (int)(at - config), config, at + strlen("sets: []"));
+  write_text(run_folder, PLM_RUN_CONFIG, judged);
+  snprintf(arguments, sizeof arguments, "checkpoints '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_non_null(strstr(output, "\nloss and best: set and split "));
   write_text(run_folder, PLM_RUN_CONFIG, config);
   write_text(run_folder, PLM_RUN_EVALUATOR_METRICS, reports);
   free(config);
@@ -174,6 +188,7 @@ static void a_row_has_80_columns(void **state)
   snprintf(arguments, sizeof arguments, "checkpoints --verify '%s'", run_folder);
   assert_int_equal(pipeline(arguments, output), 0);
   assert_non_null(strstr(output, "verified every byte of 5 checkpoints\n"));
+  assert_non_null(strstr(output, "     71 B  "));
   while ((line = strsep(&rest, "\n")) != NULL) {
     if (line[0] != ' ') continue;
     assert_true(strlen(line) <= 80);

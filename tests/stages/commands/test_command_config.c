@@ -71,7 +71,7 @@ static void values_are_json_too(void **state)
 {
   (void)state;
   write_file("its.yaml", "seed: 18446744073709551615\ncorpus: /c d\ntrainer: {optimizer: "
-                         "{lr_hidden: 0.1}}\n");
+                         "{lr_hidden: 0.1}}\nmodel: {preset: 8M}\n");
   assert_int_equal(COMMAND("config", "its.yaml", "--json"), 0);
   assert_non_null(strstr(command_out, "18446744073709551615")); /* more than a double holds */
   cJSON *json = cJSON_Parse(command_out);
@@ -79,6 +79,7 @@ static void values_are_json_too(void **state)
   static const struct {
     const char *key, *value, *origin;
   } cases[] = {{"corpus", "/c d", "its.yaml:2:9"},
+               {"model.preset", "8M", "its.yaml:4:17"},
                {"trainer.device", "auto", "default"},
                {"data.packing", "best_fit", "default"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -39,6 +39,7 @@ static void each_name_has_its_page(void **state)
   expect_sections("NAME,SYNOPSIS,DESCRIPTION,COMMANDS,OPTIONS OF EVERY COMMAND,EXIT STATUS,"
                   "ENVIRONMENT,FILES,SEE ALSO,");
   snprintf(first, sizeof first, "%s", command_out);
+  assert_string_equal(strrchr(first, ','), ",\n\\fBpipeline.yaml\\fR(5)\n");
   assert_int_equal(COMMAND("manual", "plm-pipeline"), 0);
   assert_string_equal(command_out, first);
   for (size_t i = 0; plm_commands[i] != NULL; i++) { /* it refers to each command */
@@ -48,6 +49,12 @@ static void each_name_has_its_page(void **state)
   }
   assert_int_equal(COMMAND("manual", "pipeline.yaml"), 0);
   expect_sections("NAME,DESCRIPTION,EXAMPLE,KEYS,SEE ALSO,");
+  for (const char *const *name = (const char *const[]){"", "\\-config", "\\-validate", NULL};
+       *name != NULL; name++) {
+    char reference[80];
+    snprintf(reference, sizeof reference, "plm\\-pipeline%s\\fR(1)", *name);
+    if (strstr(command_out, reference) == NULL) fail_msg("no %s", reference);
+  }
   assert_non_null(strstr(command_out, "; default \\fB1\\fR; on resume: refused\n"));
   assert_int_equal(COMMAND("manual", "up"), 0);
   expect_sections("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,SEE ALSO,");

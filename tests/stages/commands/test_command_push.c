@@ -268,6 +268,9 @@ static void the_step_of_a_checkpoint_is_reported(void **state)
   snprintf(expected, sizeof expected,
            "%s/new: 44,129 parameters, model weights in float32, 0.2 MB, step 12\n", folder);
   assert_string_equal(command_out, expected);
+  assert_int_equal(COMMAND("export", "--checkpoint", "step_00000012", "--output", "new", "--json"),
+                   0);
+  assert_non_null(strstr(command_out, "/new\",\"step\":12,\"weights\":\"model\","));
 }
 
 /* ---- validate ---------------------------------------------------------------------------------

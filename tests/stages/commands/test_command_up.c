@@ -65,6 +65,8 @@ static void words_are_stages_or_the_file(void **state)
 {
   (void)state;
   assert_int_equal(COMMAND("up", "--dry-run", file), 0);
+  assert_non_null(strstr(command_out, "\nports\n"));
+  assert_non_null(strstr(command_out, "memory\n  unknown: plm-trainer did not answer\n"));
   expect_stages("tep");
   assert_int_equal(COMMAND("up", "--dry-run", file, "trainer"), 0);
   expect_stages("t");

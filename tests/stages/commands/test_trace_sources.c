@@ -39,7 +39,7 @@ static void configure(int count, struct plm_config *config)
   else
     snprintf(text, sizeof text, "corpus: [{path: %.4000s}%s%.4000s%s]\n", first,
              count > 1 ? ", {path: " : "", count > 1 ? scratch_path("corpus.1") : "",
-             count > 1 ? "}" : "");
+             count > 1 ? ", weight: 1.7}" : "");
   snprintf(text + strlen(text), PLM_PATH_SIZE + 200,
            "run: %.4000s\nseed: 7\ndata: {max_length: %d}\n"
            "trainer: {batch_tokens: %d, micro_batch_tokens: %d}\n",
@@ -137,6 +137,13 @@ static void chunks_are_counted_or_follow(void **state)
       assert_int_equal(plm_trace_sources_next(&sources, sources.of[i], &chunk, NULL), PLM_OK);
   }
   assert_true(taken[0][7] > 0 && taken[1][7] > 0);
+  int others = 0; /* of other seeds, some have other counts */
+  for (sources.seed = 8; sources.seed < 16; sources.seed++) {
+    assert_int_equal(plm_trace_sources_place(&sources, 7, NULL), PLM_OK);
+    others += sources.sources[0].next != taken[0][7];
+  }
+  assert_true(others > 0);
+  sources.seed = 7;
   for (uint64_t s = 8; s-- > 0;) { /* now each is counted, after a step with chunks to take */
     assert_int_equal(plm_trace_sources_place(&sources, s, NULL), PLM_OK);
     assert_int_equal(sources.begin, begins[s]);

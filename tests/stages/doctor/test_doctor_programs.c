@@ -477,6 +477,7 @@ static void findings_are_printed(void **state)
   assert_string_equal(command_err, "");
   assert_non_null(strstr(command_out, "\nproblem device           plm-trainer cannot estimate "));
   assert_int_equal(COMMAND("doctor", file, "other"), 2);
+  assert_int_equal(COMMAND("doctor", "/none.yaml"), 2);
 }
 
 int main(void)

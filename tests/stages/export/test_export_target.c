@@ -125,6 +125,27 @@ static void something_else_is_moved_aside(void **state)
   assert_string_equal(error.hint, "choose another --output, or move the folder aside with --force");
 }
 
+/* Not even with force. */
+static void some_folders_are_never_replaced(void **state)
+{
+  static const char *const never[][2] = {{"MANIFEST", "it is a checkpoint of a run"},
+                                         {"checkpoints", "it is a run"},
+                                         {"data.mdb", "it is a corpus"},
+                                         {".git", "it is a Git repository"}};
+  char output[PLM_PATH_SIZE], file[PLM_PATH_SIZE], what[100];
+  struct plm_export_target target;
+  (void)state;
+  for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+    struct plm_error error = {0};
+    scratch_run(output);
+    assert_int_equal(plm_path_join(file, output, never[i][0], NULL), PLM_OK);
+    scratch_write(file, "", 0);
+    assert_int_equal(plm_export_target_open(output, true, &target, &error), PLM_EXISTS);
+    snprintf(what, sizeof what, "the folder cannot be replaced: %s", never[i][1]);
+    assert_string_equal(error.what, what);
+  }
+}
+
 static void up_to_9999_folders_are_moved_aside(void **state)
 {
   (void)state;
@@ -159,6 +180,7 @@ int main(void)
       cmocka_unit_test(long_names_are_refused),
       cmocka_unit_test(a_folder_that_cannot_be_made_has_no_name),
       cmocka_unit_test(something_else_is_moved_aside),
+      cmocka_unit_test(some_folders_are_never_replaced),
       cmocka_unit_test(up_to_9999_folders_are_moved_aside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,10 @@ static void a_head_that_nobody_describes_is_refused(void **state)
                  "set it, or put the config.json of the model that the adapter was trained with "
                  "into its folder");
   }
+  write_adapter("{", tensors, 4);
+  struct plm_peft_head head;
+  assert_int_equal(plm_peft_head_find(folder, &base, &head, &failure), PLM_FORMAT);
+  assert_string_equal(failure.where, in_folder("adapter_config.json"));
   write_adapter("{" LORA ",\"task_type\":\"TOKEN_CLS\"}", tensors, 5);
   head_refused(&base, PLM_UNSUPPORTED, "adapter_model.safetensors",
                "the adapter has a head of its own (modules_to_save) and low-rank matrices "

@@ -103,6 +103,7 @@ static void lengths_have_bounds(void **state)
   assert_int_equal(result.bad, 0);
   assert_int_equal(result.duplicates, 0);
   assert_int_equal(result.bytes, 56);
+  assert_true(result.seconds > 0 && result.cpu_seconds > 0);
   assert_int_equal(result.info.splits[PLM_SPLIT_TRAIN].documents, 3);
   assert_int_equal(result.info.splits[PLM_SPLIT_TRAIN].residues, 12);
   char expected[2 * PLM_PATH_SIZE];

@@ -113,7 +113,7 @@ static void splits_come_from_a_column(void **state)
   assert_null(plm_label_table_schema(table));
   static const enum plm_split splits[] = {PLM_SPLIT_TRAIN, PLM_SPLIT_VALID, PLM_SPLIT_TEST};
   for (uint64_t line = 2; line <= 5; line++) {
-    const struct plm_sequence of = sequence("any", line, 2);
+    const struct plm_sequence of = sequence("any", line, line == 3 ? 3 : 2);
     const bool has = line < 5; /* the last row has none */
     assert_int_equal(plm_label_table_includes(table, &of, &row), has);
     assert_int_equal(row.has_split, has);
@@ -128,6 +128,7 @@ static void splits_come_from_a_column(void **state)
   assert_non_null(strstr(said, "sequences without a split, which are left out: 1\n"));
   assert_non_null(strstr(said, "sequences of the test split that another split has too: 1, the "
                                "first is in line 4\n"));
+  assert_null(strstr(said, "sequences of the valid split"));
   plm_label_table_close(table);
 }
 

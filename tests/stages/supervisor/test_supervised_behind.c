@@ -151,6 +151,7 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
              i, joined, joined, corpus);
     if (strstr(scratch_contents("words"), line) == NULL) fail_msg("%s", scratch_contents("words"));
   }
+  assert_null(strstr(scratch_contents("words"), "packer.2 "));
   snprintf(line, sizeof line, "packers for tcp://127.0.0.1:9; logs are in %s/logs\n", joined);
   scripted_says(line);
   scripted_says("plm-pipeline: stopped\n");

@@ -42,6 +42,7 @@ static void a_run_ends_when_it_is_complete(void **state)
                        BEGINS ALL_HAVE_BEGUN UNTIL_FOUR(" is ready ", "/proc/$PPID/fd/2") IS_DONE);
   command_case_program("plm-evaluator", BEGINS ENDS_AFTERWARDS);
   assert_int_equal(UP("--profile", "3-4"), 0);
+  assert_true(scripted_adopts);
   was_started("trainer.0", " --set trainer.profile.steps=3-4");
   was_started("evaluator.0", "");
   was_started("packer.0", "");

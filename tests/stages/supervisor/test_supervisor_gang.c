@@ -84,7 +84,9 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
 {
   static const char script[] = "#!/bin/sh\necho \"$*\"\necho \"$TMPDIR $PLM_GANG_FOLDER "
                                "[$PLM_READY_FD] $PLM_INSTANCE $PLM_SUPERVISED "
-                               "$PLM_LOG_TIMES $PLM_LOG_FILE\"\nexit 7\n";
+                               "$PLM_LOG_TIMES $PLM_LOG_FILE\"\n"
+                               "ends() { ls -l /proc/$$/fd | grep -cF \"$1\"; }\n"
+                               "ends \"$TMPDIR\"\nends \"$(readlink /proc/$$/fd/1)\"\nexit 7\n";
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_STAGE_IDLE);
   char path[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], line[4 * PLM_PATH_SIZE], *log;
@@ -117,7 +119,7 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
   assert_int_equal(waitpid(supervisor->gang.log_pid, &status, 0), supervisor->gang.log_pid);
   supervisor->gang.log_pid = 0;
   assert_int_equal(plm_file_read(stage->tail.path, 1 << 20, &log, &size, NULL), PLM_OK);
-  snprintf(line, sizeof line, "%s %s [] 0 %d.trainer.0 1 %s\n", folder, folder, (int)getpid(),
+  snprintf(line, sizeof line, "%s %s [] 0 %d.trainer.0 1 %s\n1\n3\n", folder, folder, (int)getpid(),
            stage->tail.path);
   const char *second = strchr(log, '\n');
   assert_non_null(second);

@@ -122,6 +122,32 @@ static void many_steps_become_means_with_a_band(void **state)
   free(y);
 }
 
+/* The corners of the first path of a class. */
+static size_t corners_of(const char *text, const char *class)
+{
+  const char *at = strstr(strstr(text, class), " d=\"") + 4;
+  size_t count = 0;
+  for (; *at != '"'; at++) count += *at == 'M' || *at == 'L';
+  return count;
+}
+
+/* Also of a group with a single point. */
+static void a_band_has_the_corners_of_its_line_twice(void **state)
+{
+  (void)state;
+  double x[122], y[122];
+  for (int i = 0; i < 122; i++) {
+    x[i] = i < 121 ? 0.1 * i : 100;
+    y[i] = i % 3;
+  }
+  const struct plm_chart_line line = {.label = "a", .x = x, .y = y, .count = 122};
+  struct plm_text text = draw(&line, 1, 100, false, NAN);
+  const size_t corners = corners_of(text.data, "class=\"line");
+  assert_true(corners > 2);
+  assert_int_equal(corners_of(text.data, "class=\"band"), 2 * corners);
+  plm_text_deinit(&text);
+}
+
 /* A line where y is 10 but for one 1000. */
 static struct plm_text draw_outlier(int points, int where, bool from_zero)
 {
@@ -276,6 +302,7 @@ int main(void)
       cmocka_unit_test(marks_stand_at_their_steps),
       cmocka_unit_test(points_that_are_not_finite_are_left_out),
       cmocka_unit_test(many_steps_become_means_with_a_band),
+      cmocka_unit_test(a_band_has_the_corners_of_its_line_twice),
       cmocka_unit_test(how_a_line_is_drawn_depends_on_its_points),
       cmocka_unit_test(axes_have_round_numbers),
       cmocka_unit_test(several_lines_share_the_values_under_the_pointer),

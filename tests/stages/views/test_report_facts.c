@@ -221,6 +221,11 @@ static void what_is_no_run_is_refused(void **state)
   assert_int_not_equal(plm_report_run_read(folder, &run, &error), PLM_OK);
   snprintf(where, sizeof where, "%s/pipeline.yaml", folder);
   assert_string_equal(error.where, where);
+  write_file(folder, "pipeline.yaml", "seed: 1\n");
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, folder, "trainer.jsonl", NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  assert_int_equal(plm_report_run_read(folder, &run, &error), PLM_IO);
   assert_int_equal(plm_report_run_read("/", &run, &error), PLM_NOT_FOUND);
   assert_string_equal(run.name, "/");
 }

@@ -113,8 +113,7 @@ static void first_run(struct plm_report_run *run)
                                              .product_flops = 2.5e11};
 }
 
-/* The rate of the scalars is not that of the hidden matrices, and evaluations are later than the
- * last step. */
+/* Scalars have another rate than hidden matrices, and evaluations are later than the last step. */
 static void second_run(struct plm_report_run *run)
 {
   begin_run(run, "second", "running", "seed: 3\n");
@@ -224,6 +223,7 @@ static void corpora_have_a_table(void **state)
   plm_text_clear(&text);
   plm_report_settings(&text, runs, 2);
   assert_non_null(strstr(text.data, "corpus</th><td>the list above</td><td>/c</td>"));
+  assert_string_equal(text.data + text.length - 11, "</details>\n");
   plm_text_deinit(&text);
   close_runs(runs, 2);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 char scripted_folder[PLM_PATH_SIZE], scripted_run[PLM_PATH_SIZE];
 char scripted_out[1 << 14], scripted_err[1 << 14];
+bool scripted_adopts;
 
 int scripted_run_begin(void **state)
 {
@@ -44,11 +46,14 @@ int scripted_call(const char *const *words)
     const int code = command_case(words);
     scratch_write("out", command_out, strlen(command_out));
     scratch_write("err", command_err, strlen(command_err));
+    int adopts = 0;
+    if (prctl(PR_GET_CHILD_SUBREAPER, &adopts) == 0 && adopts == 1) scratch_write("adopts", "", 0);
     _exit(code);
   }
   assert_int_equal(waitpid(child, &status, 0), child);
   snprintf(scripted_out, sizeof scripted_out, "%s", scratch_contents("out"));
   snprintf(scripted_err, sizeof scripted_err, "%s", scratch_contents("err"));
+  scripted_adopts = plm_file_exists("adopts");
   assert_true(WIFEXITED(status));
   return WEXITSTATUS(status);
 }

@@ -27,6 +27,7 @@ enum { SCRIPTED_LIMIT_MS = 60000 };
 extern char scripted_folder[PLM_PATH_SIZE]; /* the working directory */
 extern char scripted_run[PLM_PATH_SIZE];    /* the run of FOLDER/its.yaml, with two packers */
 extern char scripted_out[1 << 14], scripted_err[1 << 14]; /* what the last call has printed */
+extern bool scripted_adopts; /* its process became the parent of orphans */
 
 /* A setup of cmocka: makes the folder. Each stage stays until it is told to stop. */
 int scripted_run_begin(void **state);

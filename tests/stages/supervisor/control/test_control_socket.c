@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "stages/supervisor/control/supervisor_socket.h"
+#include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
 static char runtime[64], elsewhere[64];
@@ -208,26 +209,29 @@ static void another_users_answer_is_not_believed(void **state)
 static void an_answer_is_one_whole_line(void **state)
 {
   (void)state;
-  static char reply[PLM_SOCKET_LINE_SIZE], text[PLM_SOCKET_LINE_SIZE + 1];
+  enum { ROOM = PLM_SOCKET_LINE_SIZE };
+  static char text[ROOM + 1];
+  char *reply = must(malloc(ROOM));
   struct plm_error error = {0};
   assert_int_equal(ask(getuid(), "first\nsecond\n", reply, &error), PLM_OK);
   assert_string_equal(reply, "first");
   assert_int_equal(ask(getuid(), "", reply, &error), PLM_NOT_RUNNING);
   assert_string_equal(error.what, "the supervisor ended without an answer");
   error = (struct plm_error){0};
-  memset(reply, '\n', sizeof reply); /* what was there before is no part of the answer */
+  memset(reply, '\n', ROOM); /* what was there before is no part of the answer */
   assert_int_equal(ask(getuid(), "{\"ok\":tr", reply, &error), PLM_NOT_RUNNING);
   assert_string_equal(error.what, "the supervisor ended without an answer");
   /* the longest line that fits, and one byte more */
   memset(text, 'a', sizeof text - 1);
-  text[sizeof reply - 2] = '\n';
-  text[sizeof reply - 1] = '\0';
+  text[ROOM - 2] = '\n';
+  text[ROOM - 1] = '\0';
   assert_int_equal(ask(getuid(), text, reply, &error), PLM_OK);
-  assert_int_equal(strlen(reply), sizeof reply - 2);
-  text[sizeof reply - 2] = 'a';
-  text[sizeof reply - 1] = '\n';
+  assert_int_equal(strlen(reply), ROOM - 2);
+  text[ROOM - 2] = 'a';
+  text[ROOM - 1] = '\n';
   assert_int_equal(ask(getuid(), text, reply, &error), PLM_PROTOCOL);
   assert_string_equal(error.what, "the supervisor's answer is too long");
+  free(reply);
 }
 
 /* A socket whose listener does not take the request: the command waits as long as it was told. */
@@ -241,6 +245,8 @@ static void a_silent_supervisor_is_not_waited_for(void **state)
   assert_int_equal(plm_socket_path(scratch_directory(), path, &error), PLM_OK);
   assert_int_equal(plm_socket_ask(scratch_directory(), "x", 0, reply, &error), PLM_NOT_RUNNING);
   assert_string_equal(error.hint, "start it with `plm-pipeline up`");
+  assert_int_equal(plm_socket_ask("/nowhere", "x", 0, reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.what, "there is no run in /nowhere");
   snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);

@@ -119,7 +119,7 @@ static void a_fresh_run_is_compared_with_nothing(void **state)
     assert_int_equal(
         inspect(weights_gone, never ? PLM_RESUME_NEVER : PLM_RESUME_AUTO, NULL, &prepared, &error),
         PLM_CONFIG);
-    assert_non_null(strstr(error.where, "trainer.init_from"));
+    assert_string_equal(error.where, "trainer.init_from: /nowhere/model");
   }
   put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 100); /* which has weights of its own */
   put(PLM_RUN_CONFIG, "seed: 1\ntrainer: {init_from: /nowhere/model}\n");
