@@ -16,7 +16,6 @@
 #include "evaluator/task/task_checkpoints.h"
 
 struct contacts_command {
-  const struct plm_arguments *arguments;
   struct plm_contacts_request request;
   const char *folder;
   size_t checkpoints, done;
@@ -50,7 +49,6 @@ static plm_status parse_contacts(const struct plm_arguments *arguments,
     return plm_error_hint(error, "it has a pair of files for each protein, NAME.fasta and "
                                  "NAME.contacts");
   }
-  command->arguments = arguments;
   command->folder = arguments->positionals[0];
   command->request.training = PLM_CONTACT_TRAINING;
   PLM_TRY(plm_arguments_within(arguments, "train", 1, 1000000, &command->request.training, error));

@@ -58,7 +58,6 @@ static plm_status lock_partial(struct plm_embed_output *output, struct plm_error
       return plm_error_errno(error, "cannot stat %s", output->partial);
     if (ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) return PLM_OK;
     close(output->descriptor);
-    output->descriptor = -1;
   }
 }
 

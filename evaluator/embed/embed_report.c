@@ -73,10 +73,8 @@ plm_status plm_embed_report_print(const struct plm_sequence_run *run, uint64_t p
   else
     fprintf(to, "%s of %u for each token", layout->kind == PLM_EMBED_LOGITS ? "logits" : "vectors",
             layout->width);
-  if (layout->bytes < 1000000)
-    fprintf(to, ", %.1f kB\n", 1e-3 * (double)layout->bytes);
-  else
-    fprintf(to, ", %.1f MB\n", 1e-6 * (double)layout->bytes);
+  const bool small = layout->bytes < 1000000;
+  fprintf(to, ", %.1f %s\n", (small ? 1e-3 : 1e-6) * (double)layout->bytes, small ? "kB" : "MB");
   fprintf(to, "padding      %.2f %%\n", 100.0 * padding_fraction(run, positions));
   fprintf(to, "time         %.2f s, %s tokens/s\n", seconds,
           plm_format_count((uint64_t)((double)run->computed / seconds), rate));

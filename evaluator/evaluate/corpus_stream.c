@@ -26,7 +26,7 @@ struct plm_corpus_stream {
   bool labelled;
   uint8_t *window_labels;
   size_t *window_label_at;
-  size_t window_label_size, window_label_capacity, window_label_documents;
+  size_t window_label_size, window_label_capacity;
   /* the batch that the caller holds until release */
   void *tokens;
   uint32_t *document_begin;
@@ -138,15 +138,11 @@ static plm_status check_planned_length(const struct plm_corpus_stream *state,
 static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error *error)
 {
   const struct plm_window *window = &state->window;
-  if (window->document_count > state->window_label_documents) {
-    free(state->window_label_at);
-    state->window_label_documents = 0;
-    state->window_label_at = malloc(window->document_count * sizeof *state->window_label_at);
-    if (state->window_label_at == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u documents",
-                           window->document_count);
-    state->window_label_documents = window->document_count;
-  }
+  free(state->window_label_at);
+  state->window_label_at = malloc(window->document_count * sizeof *state->window_label_at);
+  if (state->window_label_at == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u documents",
+                         window->document_count);
   state->window_label_size = 0;
   for (uint32_t slot = 0; slot < window->group_count; slot++) {
     const uint32_t *lengths = NULL;

@@ -21,7 +21,7 @@ static int by_value(const void *left, const void *right)
 static plm_status find_ranks(const double *values, size_t count, double *ranks,
                              struct plm_error *error)
 {
-  struct ranked *order = malloc((count + 1) * sizeof *order);
+  struct ranked *order = malloc(count * sizeof *order);
   if (order == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the ranks of %zu values", count);
   for (size_t i = 0; i < count; i++) order[i] = (struct ranked){values[i], i};
@@ -41,7 +41,6 @@ plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
   static const double quantile =
       1.959963984540054; /* the 0.975 quantile of the normal distribution */
   *correlation = (struct plm_rank_correlation){count, NAN, NAN, NAN};
-  if (count < 2) return PLM_OK;
   double *ranks = malloc(2 * count * sizeof *ranks);
   if (ranks == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the ranks of %zu pairs", count);

@@ -105,7 +105,7 @@ static plm_status likelihood_of(struct plm_indel_scorer *scorer, const uint8_t *
 {
   const struct plm_tokenizer *tokenizer = scorer->inference->tokenizer;
   const uint32_t T = length + 2, most = plm_inference_slice(scorer->inference);
-  const uint32_t count = T - begin < most ? T - begin : most;
+  const uint32_t count = T < most ? T : most; /* no window ends behind the sequence */
   for (uint32_t i = 0; i < count; i++) {
     const uint32_t token = begin + i;
     scorer->window[i] = token == 0       ? tokenizer->cls

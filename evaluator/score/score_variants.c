@@ -35,8 +35,8 @@ struct scoring {
   struct plm_text fields;    /* of each entry: what its row has before the score, then its text */
   size_t *ends;              /* (BLOCK, 2) offsets in fields: the end of either */
   /* scores and measurements to compare */
-  double *x, *y;
-  size_t pairs, pair_capacity;
+  double *x, *y; /* (variants), if there are measurements */
+  size_t pairs;
   double *map; /* (length of the wild type, PLM_HEAT_MAP_ROWS), for --plot; else NULL */
 };
 
@@ -120,23 +120,11 @@ static plm_status score_variants_check_all(struct scoring *scoring, struct plm_e
 
 /* ---- scoring ---- */
 
-static plm_status keep_pair(struct scoring *scoring, double score, double measured,
-                            struct plm_error *error)
+static void keep_pair(struct scoring *scoring, double score, double measured)
 {
-  if (isnan(measured)) return PLM_OK;
-  if (scoring->pairs == scoring->pair_capacity) {
-    const size_t capacity = 2 * scoring->pair_capacity + 1024;
-    double *x = realloc(scoring->x, capacity * sizeof *x);
-    if (x != NULL) scoring->x = x;
-    double *y = realloc(scoring->y, capacity * sizeof *y);
-    if (y != NULL) scoring->y = y;
-    if (x == NULL || y == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu measurements", capacity);
-    scoring->pair_capacity = capacity;
-  }
+  if (isnan(measured)) return;
   scoring->x[scoring->pairs] = score;
   scoring->y[scoring->pairs++] = measured;
-  return PLM_OK;
 }
 
 static void keep_in_map(struct scoring *scoring, const struct plm_variant *variant, double score)
@@ -150,7 +138,8 @@ static plm_status draw_map(const struct scoring *scoring, struct plm_error *erro
 {
   enum { COLUMNS = 100 }; /* if stdout is no terminal */
   struct winsize window = {0};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = COLUMNS;
+  (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
+  if (window.ws_col == 0) window.ws_col = COLUMNS;
   plm_heat_map_draw(stdout, scoring->wild_type, scoring->map, window.ws_col,
                     scoring->request->color);
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
@@ -192,7 +181,7 @@ static plm_status write_block(struct scoring *scoring, size_t count, struct plm_
     };
     double written;
     PLM_TRY(plm_score_output_add(scoring->output, &row, &written, error));
-    PLM_TRY(keep_pair(scoring, written, scoring->measured[i], error));
+    keep_pair(scoring, written, scoring->measured[i]);
     if (scoring->map != NULL) keep_in_map(scoring, &scoring->block[i], written);
     begin = end;
   }
@@ -204,6 +193,13 @@ static plm_status score_all(struct scoring *scoring, struct plm_error *error)
   const struct plm_score_request *request = scoring->request;
   size_t count;
   struct plm_text header = {0};
+  if (request->reader.measured != NULL) {
+    scoring->x = malloc(scoring->variants * sizeof *scoring->x);
+    scoring->y = malloc(scoring->variants * sizeof *scoring->y);
+    if (scoring->x == NULL || scoring->y == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %llu measurements",
+                           (unsigned long long)scoring->variants);
+  }
   PLM_TRY(plm_variant_reader_rewind(scoring->reader, error));
   plm_variant_reader_header(scoring->reader, &header);
   const plm_status status =

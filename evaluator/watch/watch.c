@@ -375,7 +375,6 @@ static plm_status list_checkpoints(struct watch *watch, uint64_t **steps, size_t
                                    struct plm_error *error)
 {
   *steps = NULL;
-  *count = 0;
   if (watch->listing.attempts > 0 && plm_clock_ms() < watch->listing.retry_at_ms) return PLM_OK;
   const plm_status status = plm_checkpoint_list(watch->checkpoints, steps, count, error);
   if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
@@ -390,8 +389,8 @@ static plm_status list_checkpoints(struct watch *watch, uint64_t **steps, size_t
 /* Looks at all checkpoints, oldest first. *again: something was reported, so look again at once. */
 static plm_status scan(struct watch *watch, bool *again, struct plm_error *error)
 {
-  uint64_t *steps = NULL;
-  size_t count = 0;
+  uint64_t *steps;
+  size_t count;
   *again = false;
   PLM_TRY(list_checkpoints(watch, &steps, &count, error));
   if (steps == NULL) return PLM_OK;
@@ -425,8 +424,8 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
 static bool watch_complete(struct watch *watch)
 {
   const struct plm_history *history = &watch->journal.history;
-  uint64_t *steps = NULL;
-  size_t count = 0;
+  uint64_t *steps;
+  size_t count;
   if (!plm_watch_tasks_look(&watch->tasks)) return false;
   if (!plm_history_settled(history, watch->tasks.last, NULL, watch->held_out.bits)) return false;
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;

@@ -227,8 +227,8 @@ static plm_status measure(struct plm_watch_tasks *tasks, uint32_t i,
 static uint64_t find_newer(struct plm_watch_tasks *tasks, const struct plm_task_subject *subject,
                            uint32_t i)
 {
-  uint64_t newer = 0, *steps = NULL;
-  size_t count = 0;
+  uint64_t newer = 0, *steps;
+  size_t count;
   if (plm_watch_tasks_look(tasks)) return 0;
   if (plm_checkpoint_list(subject->checkpoints, &steps, &count, NULL) != PLM_OK) return 0;
   for (size_t k = 0; k < count; k++) {
