@@ -33,7 +33,7 @@ static void proteins_are_sorted_and_contacts_too(void **state)
   begin();
   put("proteins/b.fasta", ">sp|B|what it is\nmktay\nIAKQR\n");
   put("proteins/b.contacts", "# one\n\n9 2\n\t1,10\n 3 7 0 8 0.9\r\n2 9\n10 1");
-  put("proteins/a.fasta", ">a\nLAGV\n");
+  put("proteins/a.fasta", ">a\nACGTNNACGTACGTACGTACGTACGTACGTAC\n"); /* whatever it is */
   put("proteins/a.contacts", "");
   put("proteins/.hidden.contacts", "x");
   put("proteins/.fasta", "x");
@@ -42,7 +42,7 @@ static void proteins_are_sorted_and_contacts_too(void **state)
   assert_int_equal(folder.count, 2);
   const struct plm_contact_protein *a = &folder.proteins[0], *b = &folder.proteins[1];
   assert_string_equal(a->name, "a");
-  assert_int_equal(a->length, 4);
+  assert_int_equal(a->length, 32);
   assert_int_equal(a->count, 0);
   assert_string_equal(b->name, "b");
   assert_memory_equal(b->residues, "MKTAYIAKQR", b->length);

@@ -29,10 +29,11 @@ static void windows_cover_everything_once(void **state)
     assert_int_equal(plm_sequence_spool_add(spool, "n", 1, tokens, length, NULL), PLM_OK);
   }
   assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
-  struct plm_spool_window window = {0};
+  struct plm_spool_window window = {0}, other = {0}; /* each has its own place */
   uint64_t first = 0, before = 0;
   for (size_t w = 0;; w++) {
     assert_int_equal(plm_sequence_spool_next(spool, &window, NULL), PLM_OK);
+    if (w == 0) assert_int_equal(plm_sequence_spool_next(spool, &other, NULL), PLM_OK);
     assert_int_equal(window.first, first);
     assert_int_equal(window.tokens_before, before);
     if (window.count == 0) break;
@@ -46,12 +47,15 @@ static void windows_cover_everything_once(void **state)
       assert_int_equal(kept[0], (uint16_t)(i * 31));
       assert_int_equal(kept[length - 1], (uint16_t)(i * 31 + length - 1));
     }
+    if (w == 0)
+      assert_memory_equal(other.token_data, window.token_data, window.tokens * sizeof *tokens);
     first += window.count;
     before += window.tokens;
   }
   assert_int_equal(first, 5 + shorts);
   assert_int_equal(before, plm_sequence_spool_tokens(spool));
   plm_spool_window_deinit(&window);
+  plm_spool_window_deinit(&other);
   plm_sequence_spool_close(spool);
   free(tokens);
 }

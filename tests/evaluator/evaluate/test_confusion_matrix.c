@@ -25,6 +25,9 @@ static void a_worked_example(void **state)
   uint32_t residues[6] = {10, 64, 127, 128, 9000, 20000};
   for (int i = 0; i < 6; i++) logits[i][predicted[i]] = 1.0f;
   plm_confusion_init(&confusion, 3);
+  const struct plm_classification none = plm_confusion_classification(&confusion);
+  assert_true(none.accuracy == 0 && none.precision == 0 && none.recall == 0 && none.f1 == 0 &&
+              none.mcc == 0);
   plm_confusion_add(&confusion, logits[0], truth, residues, 6);
   const struct plm_classification got = plm_confusion_classification(&confusion);
   near(got.accuracy, 4.0 / 6);

@@ -94,6 +94,7 @@ static void print(const cJSON *line, char *text, size_t size)
 {
   const cJSON *layers = cJSON_GetObjectItemCaseSensitive(line, "attention_entropy"), *layer;
   const cJSON *least = layers->child, *most = layers->child;
+  assert_true(least->valuedouble > 0);
   cJSON_ArrayForEach(layer, layers)
   {
     if (layer->valuedouble < least->valuedouble) least = layer;

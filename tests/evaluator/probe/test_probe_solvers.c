@@ -34,8 +34,7 @@ static void make_problem(struct problem *problem, size_t count, uint32_t classes
   for (uint32_t i = 0; i < ROWS; i++) {
     double sum = 0;
     for (uint32_t d = 0; d < WIDTH; d++) {
-      problem->x[i * WIDTH + d] =
-          d == WIDTH - 1 ? 3.25F : (float)((1 + d) * draw(i, d) + 100.0 * d);
+      problem->x[i * WIDTH + d] = d == 1 ? 3.25F : (float)((1 + d) * draw(i, d) + 100.0 * d);
       sum += d % 3 == 0 ? draw(i, d) : -draw(i, d);
     }
     problem->y[i] = sum + draw(i, 99);
@@ -75,7 +74,7 @@ static void check_ridge(size_t count, double alpha)
   for (uint32_t d = 0; d < WIDTH; d++) gradient[d] += alpha * model->weights[d];
   for (uint32_t d = 0; d < WIDTH; d++) assert_true(fabs(gradient[d]) <= 1e-9);
   assert_true(fabs(sum) <= 1e-9 && fabs(model->intercepts[0] - mean) <= 1e-12);
-  assert_true(model->weights[WIDTH - 1] == 0 && fabs(model->weights[0]) > 1e-3);
+  assert_true(model->weights[1] == 0 && fabs(model->weights[0]) > 1e-3);
   plm_ridge_close(ridge);
   plm_pool_close(pool);
 }
@@ -106,6 +105,16 @@ static void linear_equations_are_solved(void **state)
   assert_int_equal(plm_linear_init(&model, &features, &list, 1, NULL), PLM_OK);
   assert_int_equal(plm_gram_open(&features, &list, &model, false, pool, &gram, NULL), PLM_OK);
   assert_int_equal(gram.order, WIDTH);
+  for (uint32_t d = 0; d < WIDTH; d++) { /* the mean is 0, and the variance 1 */
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < problem.count; i++) {
+      plm_linear_standardise(&model, &features, problem.rows[i], z);
+      sum += z[d];
+      squares += z[d] * z[d];
+    }
+    const double variance = d == 1 ? 0 : 1; /* that one is the same in all rows */
+    assert_true(fabs(sum) <= 1e-9 && fabs(squares / (double)problem.count - variance) <= 1e-9);
+  }
   for (size_t i = 0; i < problem.count; i++) {
     double product = 0;
     plm_linear_standardise(&model, &features, problem.rows[i], z);

@@ -73,6 +73,10 @@ static void scores_are_where_they_belong(void **state)
                                "\x1b[48;5;255m "));
   assert_non_null(strstr(text, "\x1b[48;5;18m \x1b[0m\n"));
   free(text);
+  for (size_t i = 0; i < 12 * PLM_HEAT_MAP_ROWS; i++) scores[i] /= 8;
+  text = draw(scores, 80, false);
+  assert_non_null(strstr(text, "w, scores from -0.50 (█) to 0.50 (+)\n"));
+  free(text);
 }
 
 /* If all scores are 0, there is no strongest shade. */

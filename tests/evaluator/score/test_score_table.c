@@ -231,6 +231,11 @@ static void rows_go_to_standard_output(void **state)
   const char *text = said(&request, STDOUT_FILENO);
   assert_null(strstr(text, "M1A"));
   assert_true(strlen(text) > 20);
+  static const struct plm_wild_type wider = {"wider", (const uint8_t *)"MKLAVGSERTIDPKQNFYHW", 20,
+                                             1, PLM_TOKENIZER_ESM};
+  captured_begin(STDOUT_FILENO);
+  assert_int_equal(plm_score_table(&request, &model.inference, &wider, NULL), PLM_OK);
+  assert_non_null(strstr(captured_end(), "MKLAVGSERTIDPKQNFYHW\n")); /* 100 columns have room */
 }
 
 static void all_substitutions_are_scored(void **state)
@@ -324,6 +329,19 @@ static void a_table_without_rows_is_refused(void **state)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+/* The score of a first residue, from the logits where it is masked. */
+static double first_by_definition(struct inference_case *c, uint8_t residue)
+{
+  const struct plm_tokenizer *words = c->inference.tokenizer;
+  int32_t tokens[LENGTH + 2] = {words->cls, words->mask};
+  for (uint32_t i = 1; i < LENGTH; i++)
+    tokens[i + 1] = plm_tokenizer_encode(words, (uint8_t)RESIDUES[i]);
+  tokens[LENGTH + 1] = words->eos;
+  const float *logits = inference_case_logits(c, tokens, LENGTH + 2) + words->vocab_size;
+  return inference_case_log_p(c, logits, plm_tokenizer_encode(words, residue)) -
+         inference_case_log_p(c, logits, plm_tokenizer_encode(words, (uint8_t)RESIDUES[0]));
+}
+
 static void options_have_to_fit_the_model(void **state)
 {
   (void)state;
@@ -354,7 +372,12 @@ static void options_have_to_fit_the_model(void **state)
     const plm_status status = plm_score_variants(&request, other.inference.ops, &error);
     captured_end();
     assert_int_equal(status, PLM_OK);
-    free(output());
+    char *rows = output();
+    if (bytes) {
+      const double score = strtod(strstr(rows, "M1A,") + 4, NULL);
+      assert_true(fabs(score - first_by_definition(&other, 'A')) <= 1e-5);
+    }
+    free(rows);
     assert_int_equal(plm_score_positions(&request, other.inference.ops, &error), PLM_USAGE);
     assert_int_equal(strncmp(error.what, "--per-position: ", 16), 0);
     assert_non_null(strstr(error.what, bytes ? "this model's letters are bytes"
@@ -371,6 +394,8 @@ static void a_model_that_is_not_there_is_named(void **state)
   request.checkpoint = scratch_path("none");
   request.wild_type = RESIDUES;
   assert_int_equal(plm_score_variants(&request, model.inference.ops, &error), PLM_NOT_FOUND);
+  request.output = "out.png"; /* an output that is impossible is named before */
+  assert_int_equal(plm_score_positions(&request, model.inference.ops, &error), PLM_USAGE);
 }
 
 /* A row for each position, with a column for each amino acid. */

@@ -5,10 +5,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/base/log/log.h"
+#include "common/ops/open.h"
 #include "evaluator/task/npy_header.h"
 #include "evaluator/task/task.h"
 #include "tests/support/cases/task_line.h"
+#include "tests/support/harness/captured.h"
 
 static const struct plm_option table[] = {
     {.name = "rate", .argument = "X"},    {.name = "other", .argument = "X"},
@@ -90,7 +94,14 @@ static void expect_ops(char *first, char *second, uint32_t asked, size_t act_byt
   struct plm_ops *ops;
   parse(first, second, &arguments);
   const struct plm_ops_request request = {.device = PLM_DEVICE_CPU, .threads = asked};
+  bool faster;
+  const char *gain = plm_ops_cpu_int8_gain(&faster);
+  plm_log_init("t", PLM_LOG_INFO);
+  captured_begin(STDERR_FILENO);
   const plm_status status = plm_task_open_ops(&arguments, request, &ops, &error);
+  const char *said = captured_end();
+  if (status == PLM_OK && ops->int8) /* a warning only if nothing is gained */
+    assert_true(strstr(said, gain) == said + strlen(faster ? "t: " : "t: warning: "));
   plm_arguments_deinit(&arguments);
   if (status != PLM_OK) fail_msg("%s", error.what);
   assert_string_equal(ops->name, "cpu");

@@ -307,6 +307,7 @@ static void generations(void **state)
   assert_true(request->max_length == 0 && !request->json);
   asks(&plm_task_generate, "generate", GENERATE "--count 1073741824 --trace -");
   assert_int_equal(request->count, 1 << 30);
+  refused(&plm_task_generate, GENERATE "in --seed x", "--seed");
   refused(&plm_task_generate, "--output o", "--checkpoint");
   refused(&plm_task_generate, "--checkpoint C", "--output");
   refused(&plm_task_generate, "--checkpoint C --output - --json", "--json");

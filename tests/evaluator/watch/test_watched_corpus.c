@@ -1,6 +1,7 @@
 /* Which corpus the evaluator accepts: that of the run folder, which a trainer may write later. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,6 +61,19 @@ static void the_run_folder_decides(void **state)
   finds(&one, first);
   finds(&mixed, first);
   finds(&lost, first);
+}
+
+/* Of all splits, and of each token from the first to the last. */
+static void the_entropy_is_that_of_all_splits(void **state)
+{
+  (void)state;
+  static struct plm_feed_corpus corpus;
+  corpus.composition[PLM_SPLIT_TRAIN][0] = 8;
+  corpus.composition[PLM_SPLIT_TEST][0] = 8;
+  corpus.composition[PLM_SPLIT_VALID][511] = 48;
+  corpus.composition[PLM_SPLIT_TEST][511] = 16;
+  const double expected = -0.2 * log(0.2) - 0.8 * log(0.8);
+  assert_true(fabs(plm_watched_corpus_entropy(&corpus) - expected) < 1e-12);
 }
 
 static plm_status check(struct plm_hash served, const volatile int *give_up, bool *known,
@@ -133,6 +147,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(the_run_folder_decides, begin),
       cmocka_unit_test_setup(another_corpus_is_named, begin),
+      cmocka_unit_test(the_entropy_is_that_of_all_splits),
       cmocka_unit_test_setup(a_trainer_is_awaited, begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
