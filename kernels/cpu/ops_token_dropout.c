@@ -25,9 +25,8 @@ static void chunk_tile(void *context, int64_t chunk, uint32_t thread)
   const int32_t *tokens = of->tokens + first, *begin = of->begin + first, *end = of->end + first;
   float factor = 0;
   for (int64_t i = 0; i < of->L; i++) {
-    /* the rows of a document follow each other */
-    if (i == 0 || begin[i] != begin[i - 1] || end[i] != end[i - 1])
-      factor = factor_of(of, tokens, begin[i], end[i]);
+    /* the rows of a document follow each other, and no other document ends where it does */
+    if (i == 0 || end[i] != end[i - 1]) factor = factor_of(of, tokens, begin[i], end[i]);
     job->factors[first + i] = tokens[i] == of->mask_token ? 0 : factor;
   }
 }

@@ -119,7 +119,7 @@ static void keep_to_this_host(void)
 
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error)
 {
-  int provided = 0;
+  int provided;
   choose_folder();
   keep_to_this_host();
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)

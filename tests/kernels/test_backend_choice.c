@@ -10,6 +10,7 @@
 #include "common/base/log/log.h"
 #include "common/ops/open.h"
 #include "kernels/backend_library.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/true_dlsym.h"
@@ -138,7 +139,10 @@ static void the_cpu(void **state)
     const char *isa, *bf16;
     bool int8;
   } rows[] = {
-      {{.device = PLM_DEVICE_CPU, .precision = PLM_PRECISION_FP32, .threads = 3},
+      {{.device = PLM_DEVICE_CPU,
+        .precision = PLM_PRECISION_FP32,
+        .bf16 = PLM_BF16_BY_FP32,
+        .threads = 3},
        3,
        4,
        "",
@@ -176,6 +180,7 @@ static void the_cpu(void **state)
     assert_int_equal(ops->threads, rows[i].threads);
     assert_int_equal(ops->act_bytes, rows[i].act_bytes);
     assert_int_equal(ops->int8, rows[i].int8);
+    assert_int_equal(((const struct plm_cpu *)ops->context)->widens, i == 1);
     if (rows[i].isa[0] != '\0') assert_string_equal(ops->isa, rows[i].isa);
     if (rows[i].bf16 == NULL)
       assert_null(ops->bf16_products);

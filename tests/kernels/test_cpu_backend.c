@@ -277,6 +277,9 @@ static void the_workspace_grows(void **state)
   assert_ptr_equal(plm_cpu_workspace(cpu, 1001), larger);
   assert_null(plm_cpu_workspace(cpu, (size_t)1 << 60));
   assert_int_equal(ops->synchronize(ops, NULL), PLM_NO_MEMORY);
+  struct plm_error error = {0};
+  assert_int_equal(ops->synchronize(ops, &error), PLM_NO_MEMORY);
+  assert_int_equal(error.status, PLM_NO_MEMORY);
   ops->close(ops);
 }
 

@@ -69,6 +69,7 @@ static void the_vendor_and_the_family_are_those_of_the_processor(void **state)
   read_value(text, "\nvendor_id", named);
   read_value(text, "\ncpu family", family);
   free(text);
+  memset(vendor, 'x', sizeof vendor);
   plm_processor_vendor(vendor);
   assert_string_equal(vendor, named);
   assert_int_equal(plm_processor_splits_vectors(),
