@@ -12,7 +12,7 @@
 #include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/plan/chain.h"
-#include "tests/support/cases/chained_run.h"
+#include "tests/support/corpora/chained_run.h"
 #include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/captured.h"

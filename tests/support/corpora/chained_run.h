@@ -1,6 +1,6 @@
 /* The folder of a run whose checkpoints say what it has consumed. */
-#ifndef PLM_TESTS_SUPPORT_CASES_CHAINED_RUN_H
-#define PLM_TESTS_SUPPORT_CASES_CHAINED_RUN_H
+#ifndef PLM_TESTS_SUPPORT_CORPORA_CHAINED_RUN_H
+#define PLM_TESTS_SUPPORT_CORPORA_CHAINED_RUN_H
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* Runs whose chain is computed here, chunk by chunk. */
-#include "tests/support/cases/chained_run.h"
+#include "tests/support/corpora/chained_run.h"
 
 #include <stdio.h>
 #include <string.h>
