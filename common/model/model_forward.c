@@ -304,8 +304,7 @@ void plm_model_embed(struct plm_model *model, const struct embedded_rows *rows)
     ops->scale_rows(ops, first, rows->factors, N, D);
   }
   if (scale != 1.0f) ops->scale(ops, first, scale, N * D);
-  if (rows->before != NULL)
-    model_norm_forward(model, &model->embedding_norm, rows->x, first, N, D);
+  if (rows->before != NULL) model_norm_forward(model, &model->embedding_norm, rows->x, first, N, D);
 }
 
 /* tokens -> x0 on all levels */

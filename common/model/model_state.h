@@ -355,8 +355,8 @@ struct embedded_rows {
   act *before;    /* before emb_layer_norm_before; NULL without it */
   act *x;
 };
-/* tokens -> x, and back: the gradient of x -> that of the embedding's vectors (+=). `dx` is changed;
- * `spare` is as large. */
+/* tokens -> x, and back: the gradient of x -> that of the embedding's vectors (+=). `dx` is
+ * changed; `spare` is as large. */
 void plm_model_embed(struct plm_model *model, const struct embedded_rows *rows);
 void plm_model_embed_backward(struct plm_model *model, const struct embedded_rows *rows, act *dx,
                               act *spare);

@@ -129,8 +129,8 @@ void plm_model_token_rows_qkv_backward(struct plm_model *model, const struct mod
   sum_rows(model, pass, rows->qkv, dqkv, 3 * D);
   model_product_backward(model, &block->places.qkv, rows->qkv, rows->h, V, D, 3 * D);
   if (block->reach == REACH_QKV) return;
-  ops->linear_backward_input(ops, rows->dh, rows->qkv, model_weight(model, block->places.qkv.weight),
-                             V, D, 3 * D, false);
+  ops->linear_backward_input(ops, rows->dh, rows->qkv,
+                             model_weight(model, block->places.qkv.weight), V, D, 3 * D, false);
 }
 
 void plm_model_token_rows_mix_backward(struct plm_model *model, const struct model_pass *pass)

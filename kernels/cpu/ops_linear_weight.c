@@ -48,8 +48,8 @@ static int64_t summed_tiles(int64_t N)
 
 /* Adds `columns` elements of row n of dy to the sums of its tile. `sums` are those of the first
  * tile. */
-static void add_to_sums(const struct plm_cpu *cpu, float *sums, const act *row, int64_t n, int64_t O,
-                        int64_t columns)
+static void add_to_sums(const struct plm_cpu *cpu, float *sums, const act *row, int64_t n,
+                        int64_t O, int64_t columns)
 {
   sums += n / SUMMED * O;
   if (n % SUMMED == 0) memset(sums, 0, (size_t)columns * sizeof *sums);
@@ -72,8 +72,8 @@ struct part {
   int64_t row, rows, column, columns;
 };
 
-/* Row n of a part of dy -> a row of the panel. The row is also added to the sums while it is cached;
- * where dw is divided by columns, all threads read the row, and one adds it. */
+/* Row n of a part of dy -> a row of the panel. The row is also added to the sums while it is
+ * cached; where dw is divided by columns, all threads read the row, and one adds it. */
 static void copy_row(const struct float_job *job, float *to, int64_t n, const struct part *of)
 {
   const struct plm_cpu *cpu = job->cpu;

@@ -1,5 +1,5 @@
-/* The first block is computed by token where rows repeat: the outputs have the same bits as those of
- * all rows, the gradients are the same sums in another order, and fewer rows are multiplied. */
+/* The first block is computed by token where rows repeat: the outputs have the same bits as those
+ * of all rows, the gradients are the same sums in another order, and fewer rows are multiplied. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +80,7 @@ static struct outcome run(struct scene *s, int precision, bool trains, bool shar
   if (trains) outcome.gradients = model_case_gradients_of(c, &s->placed, &outcome.loss);
   plm_model_attention_masks(c->model, &s->placed.batch, c->window, c->masks);
   ops_trace_begin(c->ops);
-  assert_int_equal(plm_model_infer(c->model,
-                                   &(struct plm_masked_batch){&s->placed.batch, c->masks},
+  assert_int_equal(plm_model_infer(c->model, &(struct plm_masked_batch){&s->placed.batch, c->masks},
                                    s->placed.inputs, NULL, 0, outcome.hidden, NULL, NULL),
                    PLM_OK);
   outcome.rows = fewest_rows(c->ops, D);
