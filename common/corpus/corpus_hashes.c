@@ -87,16 +87,16 @@ static uint32_t hash_batch(const struct plm_translator *translator, const uint32
 {
   const uint32_t token_bytes = translator->tokenizer->token_bytes;
   uint8_t tokens[2 * BATCH_RESIDUES];
-  const void *begin[PLM_GROUP_DOCUMENTS];
+  struct plm_proof_part parts[PLM_GROUP_DOCUMENTS];
   uint32_t count = 0;
   *used = 0;
   for (; count < documents && lengths[count] <= BATCH_RESIDUES - *used; count++) {
-    begin[count] = tokens + *used * token_bytes;
+    parts[count] = plm_proof_whole(tokens + *used * token_bytes, lengths[count]);
     *used += lengths[count];
   }
   if (count == 0) return 0;
   translator->residues(translator, residues, *used, tokens);
-  plm_proof_sequences(token_bytes, count, begin, lengths, digests);
+  plm_proof_parts(token_bytes, count, parts, digests);
   return count;
 }
 

@@ -149,9 +149,19 @@ uint64_t plm_proof_block_count(uint64_t tokens);
 /* The hash of a whole sequence. */
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count);
 
-/* The same for many sequences at once, which is several times as fast. */
-void plm_proof_sequences(uint32_t token_bytes, size_t count, const void *const *tokens,
-                         const uint32_t *lengths, struct plm_proof_digest *digests);
+/* A sequence, or a piece of it that is to be proven. */
+struct plm_proof_part {
+  const void *tokens;  /* all of blocks [begin, end) */
+  uint64_t count;      /* tokens of the whole sequence */
+  uint64_t begin, end; /* a valid range of its blocks */
+  const uint8_t *path; /* its hashes in the tree of the blocks; not read if there are none */
+};
+/* All blocks of a sequence of count tokens. */
+struct plm_proof_part plm_proof_whole(const void *tokens, size_t count);
+/* The hashes of the sequences that have these parts, if tokens and paths are the right ones. Many
+ * at once are several times as fast as one after another. */
+void plm_proof_parts(uint32_t token_bytes, size_t count, const struct plm_proof_part *parts,
+                     struct plm_proof_digest *digests);
 
 /* The same for tokens that come in pieces of any size. */
 struct plm_proof_stream {
@@ -167,16 +177,6 @@ struct plm_proof_digest plm_proof_stream_end(struct plm_proof_stream *stream);
  * gives the paths of its pieces. */
 void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
                            struct plm_proof_node *nodes);
-/* Whether `tokens` are all tokens of blocks [begin, end) of the sequence of count tokens with this
- * hash. */
-struct plm_proof_blocks {
-  uint32_t token_bytes;
-  uint64_t count;      /* tokens of the whole sequence */
-  uint64_t begin, end; /* blocks */
-};
-bool plm_proof_blocks_verify(const struct plm_proof_digest *sequence,
-                             const struct plm_proof_blocks *blocks, const void *tokens,
-                             const struct plm_proof_node *path, size_t size);
 
 /* ---- documents, clusters, corpora --------------------------------------------------------------
  */

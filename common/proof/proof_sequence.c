@@ -10,13 +10,6 @@ enum {
   AT_ONCE = 256, /* the same of several sequences */
 };
 
-static struct plm_proof_node hash_block(const void *tokens, size_t bytes)
-{
-  struct plm_proof_node node = {.sum = 0};
-  proof_hash(PROOF_TAG_BLOCK, tokens, bytes, node.hash, sizeof node.hash);
-  return node;
-}
-
 static struct plm_proof_digest hash_sequence(const struct plm_proof_node *root)
 {
   struct plm_proof_digest digest;
@@ -85,94 +78,176 @@ static void add_blocks(struct plm_proof_builder *builder, uint32_t token_bytes, 
   } while (count != 0);
 }
 
-static struct plm_proof_node sequence_root(uint32_t token_bytes, const void *tokens, size_t count)
+/* The number of tokens in blocks [begin, end) of a sequence of count tokens. */
+static size_t tokens_in(uint64_t count, uint64_t begin, uint64_t end)
 {
+  const uint64_t first = begin * PLM_PROOF_BLOCK;
+  return end == plm_proof_block_count(count) ? count - first : (end - begin) * PLM_PROOF_BLOCK;
+}
+
+static void add_path(struct plm_proof_builder *builder, const struct proof_subtree *subtrees,
+                     size_t count, const uint8_t *hashes)
+{
+  for (size_t i = 0; i < count; i++) {
+    struct plm_proof_node node = {.sum = 0};
+    memcpy(node.hash, hashes + i * PLM_PROOF_HASH_BYTES, PLM_PROOF_HASH_BYTES);
+    proof_add_subtree(builder, subtrees[i].level, &node);
+  }
+}
+
+static struct plm_proof_digest hash_alone(uint32_t token_bytes, const struct plm_proof_part *part)
+{
+  const struct plm_proof_range range = {part->begin, part->end, plm_proof_block_count(part->count)};
+  struct proof_subtree left[PLM_PROOF_LEVELS], right[PLM_PROOF_LEVELS];
+  const size_t lefts = proof_subtrees_left(&range, left);
+  const size_t rights = proof_subtrees_right(&range, right);
   struct plm_proof_builder builder;
   struct plm_proof_node root;
   plm_proof_begin(&builder, PLM_PROOF_PLAIN);
-  add_blocks(&builder, token_bytes, tokens, count);
+  add_path(&builder, left, lefts, part->path);
+  add_blocks(&builder, token_bytes, part->tokens, tokens_in(part->count, part->begin, part->end));
+  if (rights != 0) add_path(&builder, right, rights, part->path + lefts * PLM_PROOF_HASH_BYTES);
   (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
-  return root;
+  return hash_sequence(&root);
 }
 
-/* Trees over the blocks of several sequences, whose hashes lie one after another in `below`. */
+/* The nodes of a level that are at hand, [begin, end) of `width`, and the rest of the path. */
+struct span {
+  uint64_t begin, end, width;
+  const uint8_t *left, *right; /* after the next hash on the left, and at the next on the right */
+};
+
+static bool joins_left(const struct span *span)
+{
+  return span->begin % 2 != 0;
+}
+
+static bool joins_right(const struct span *span)
+{
+  return span->end % 2 != 0 && span->end < span->width;
+}
+
+/* Nodes of a level with their siblings from the path. */
+static size_t span_nodes(const struct span *span)
+{
+  return span->end - span->begin + joins_left(span) + joins_right(span);
+}
+
+/* Trees over the blocks of several parts, whose hashes lie one after another in `below`. */
 struct side_by_side {
-  size_t sequences;
-  uint32_t widths[AT_ONCE]; /* nodes of each */
+  size_t parts;
+  struct span spans[AT_ONCE];
   uint8_t below[AT_ONCE][PLM_PROOF_HASH_BYTES], above[AT_ONCE][PLM_PROOF_HASH_BYTES];
 };
+
+/* Copies the siblings of a span's nodes, which begin at nodes[joins_left(span)]. */
+static void put_siblings(struct span *span, uint8_t nodes[][PLM_PROOF_HASH_BYTES])
+{
+  if (joins_left(span)) memcpy(nodes[0], span->left -= PLM_PROOF_HASH_BYTES, PLM_PROOF_HASH_BYTES);
+  if (!joins_right(span)) return;
+  memcpy(nodes[span_nodes(span) - 1], span->right, PLM_PROOF_HASH_BYTES);
+  span->right += PLM_PROOF_HASH_BYTES;
+}
 
 /* Joins a level of each tree, as proof_join_level does. False: each is down to its root. */
 static bool join_all(struct side_by_side *trees)
 {
   struct proof_task tasks[AT_ONCE / 2];
   size_t pairs = 0, below = 0, above = 0;
-  for (size_t i = 0; i < trees->sequences; i++) {
-    const uint32_t width = trees->widths[i];
-    for (uint32_t node = 0; node + 1 < width; node += 2, above++)
-      tasks[pairs++] = (struct proof_task){trees->below[below + node], 2 * PLM_PROOF_HASH_BYTES,
-                                           trees->above[above]};
-    if (width % 2 != 0)
-      memcpy(trees->above[above++], trees->below[below + width - 1], PLM_PROOF_HASH_BYTES);
-    below += width;
-    trees->widths[i] = (width + 1) / 2;
+  bool joined = false;
+  for (size_t i = 0; i < trees->parts; i++) {
+    struct span *span = &trees->spans[i];
+    const size_t nodes = span_nodes(span);
+    joined |= span->width > 1;
+    span->begin /= 2;
+    span->end = (span->end + 1) / 2;
+    span->width = (span->width + 1) / 2;
+    uint8_t(*out)[PLM_PROOF_HASH_BYTES] = trees->above + above;
+    put_siblings(span, out);
+    out += joins_left(span);
+    for (size_t node = 0; node + 1 < nodes; node += 2)
+      tasks[pairs++] =
+          (struct proof_task){trees->below[below + node], 2 * PLM_PROOF_HASH_BYTES, out[node / 2]};
+    if (nodes % 2 != 0)
+      memcpy(out[nodes / 2], trees->below[below + nodes - 1], PLM_PROOF_HASH_BYTES);
+    below += nodes;
+    above += span_nodes(span);
   }
-  if (pairs == 0) return false;
   proof_hash_many(PROOF_TAG_NODE, tasks, pairs, PLM_PROOF_HASH_BYTES);
   memcpy(trees->below, trees->above, above * PLM_PROOF_HASH_BYTES);
-  return true;
+  return joined;
 }
 
-/* Adds the blocks of a sequence to a batch, if there is room. */
-static bool add_sequence(struct side_by_side *trees, uint32_t token_bytes, const void *tokens,
-                         uint32_t length, struct proof_task *tasks, size_t *blocks)
+/* Blocks to hash, and room in the trees that is taken or may be on a higher level. */
+struct first_level {
+  struct proof_task tasks[AT_ONCE];
+  size_t blocks, nodes, room;
+};
+
+/* Adds the blocks of a part to a batch, if there is room. */
+static bool add_part(struct side_by_side *trees, uint32_t token_bytes,
+                     const struct plm_proof_part *part, struct first_level *level)
 {
-  struct uncut uncut = uncut_of(token_bytes, tokens, length);
-  const uint64_t width = plm_proof_block_count(length);
-  if (width > AT_ONCE - *blocks) return false;
-  trees->widths[trees->sequences++] = (uint32_t)width;
-  for (uint64_t i = 0; i < width; i++, ++*blocks)
-    tasks[*blocks] = next_block(&uncut, trees->below[*blocks]);
+  const struct plm_proof_range range = {part->begin, part->end, plm_proof_block_count(part->count)};
+  const uint64_t blocks = part->end - part->begin;
+  const size_t siblings = blocks < range.count ? 2 : 0; /* at most, on each level */
+  PLM_ASSERT(plm_proof_range_valid(&range));
+  if (blocks + siblings > AT_ONCE - level->room) return false;
+  level->room += blocks + siblings;
+  struct uncut uncut =
+      uncut_of(token_bytes, part->tokens, tokens_in(part->count, part->begin, part->end));
+  struct span *span = &trees->spans[trees->parts++];
+  *span = (struct span){part->begin, part->end, range.count, NULL, NULL};
+  if (siblings != 0)
+    span->left = span->right =
+        part->path + PLM_PROOF_HASH_BYTES * (size_t)__builtin_popcountll(part->begin);
+  uint8_t(*nodes)[PLM_PROOF_HASH_BYTES] = trees->below + level->nodes;
+  put_siblings(span, nodes);
+  nodes += joins_left(span);
+  for (uint64_t i = 0; i < blocks; i++)
+    level->tasks[level->blocks++] = next_block(&uncut, nodes[i]);
+  level->nodes += span_nodes(span);
   return true;
 }
 
-/* Hashes the first sequences, as many as fit into a batch, or one that is too long for it. Returns
+/* Hashes the first parts, as many as fit into a batch, or one that is too long for it. Returns
  * their number. All blocks are hashed at once, and then all nodes of a level. */
-static size_t hash_first(uint32_t token_bytes, size_t count, const void *const *tokens,
-                         const uint32_t *lengths, struct plm_proof_digest *digests)
+static size_t hash_first(uint32_t token_bytes, size_t count, const struct plm_proof_part *parts,
+                         struct plm_proof_digest *digests)
 {
   struct side_by_side trees;
-  struct proof_task tasks[AT_ONCE];
-  size_t blocks = 0;
-  trees.sequences = 0;
-  while (trees.sequences < count && add_sequence(&trees, token_bytes, tokens[trees.sequences],
-                                                 lengths[trees.sequences], tasks, &blocks))
+  struct first_level level;
+  trees.parts = level.blocks = level.nodes = level.room = 0;
+  while (trees.parts < count && add_part(&trees, token_bytes, &parts[trees.parts], &level))
     continue;
-  if (trees.sequences == 0) {
-    digests[0] = plm_proof_sequence(token_bytes, tokens[0], lengths[0]);
+  if (trees.parts == 0) {
+    digests[0] = hash_alone(token_bytes, &parts[0]);
     return 1;
   }
-  proof_hash_many(PROOF_TAG_BLOCK, tasks, blocks, PLM_PROOF_HASH_BYTES);
+  proof_hash_many(PROOF_TAG_BLOCK, level.tasks, level.blocks, PLM_PROOF_HASH_BYTES);
   while (join_all(&trees)) continue;
-  for (size_t i = 0; i < trees.sequences; i++)
-    tasks[i] = (struct proof_task){trees.below[i], PLM_PROOF_HASH_BYTES, digests[i].bytes};
-  proof_hash_many(PROOF_TAG_SEQUENCE, tasks, trees.sequences, PLM_PROOF_SHORT_BYTES);
-  return trees.sequences;
+  for (size_t i = 0; i < trees.parts; i++)
+    level.tasks[i] = (struct proof_task){trees.below[i], PLM_PROOF_HASH_BYTES, digests[i].bytes};
+  proof_hash_many(PROOF_TAG_SEQUENCE, level.tasks, trees.parts, PLM_PROOF_SHORT_BYTES);
+  return trees.parts;
 }
 
-void plm_proof_sequences(uint32_t token_bytes, size_t count, const void *const *tokens,
-                         const uint32_t *lengths, struct plm_proof_digest *digests)
+void plm_proof_parts(uint32_t token_bytes, size_t count, const struct plm_proof_part *parts,
+                     struct plm_proof_digest *digests)
 {
   for (size_t done = 0; done < count;)
-    done += hash_first(token_bytes, count - done, tokens + done, lengths + done, digests + done);
+    done += hash_first(token_bytes, count - done, parts + done, digests + done);
+}
+
+struct plm_proof_part plm_proof_whole(const void *tokens, size_t count)
+{
+  return (struct plm_proof_part){tokens, count, 0, plm_proof_block_count(count), NULL};
 }
 
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count)
 {
-  const struct plm_proof_node root = count <= PLM_PROOF_BLOCK
-                                         ? hash_block(tokens, count * token_bytes)
-                                         : sequence_root(token_bytes, tokens, count);
-  return hash_sequence(&root);
+  const struct plm_proof_part whole = plm_proof_whole(tokens, count);
+  return hash_alone(token_bytes, &whole);
 }
 
 /* ---- in pieces ------------------------------------------------------------------------------- */
@@ -208,36 +283,4 @@ struct plm_proof_digest plm_proof_stream_end(struct plm_proof_stream *stream)
     add_blocks(&stream->blocks, stream->token_bytes, stream->block, stream->held);
   (void)plm_proof_end(&stream->blocks, &root); /* without sums it cannot fail */
   return hash_sequence(&root);
-}
-
-/* ---- pieces of a long sequence --------------------------------------------------------------- */
-
-/* The number of tokens in blocks [begin, end) of a sequence of count tokens. */
-static uint64_t tokens_in(uint64_t count, uint64_t begin, uint64_t end)
-{
-  const uint64_t first = begin * PLM_PROOF_BLOCK;
-  return end == plm_proof_block_count(count) ? count - first : (end - begin) * PLM_PROOF_BLOCK;
-}
-
-bool plm_proof_blocks_verify(const struct plm_proof_digest *sequence,
-                             const struct plm_proof_blocks *blocks, const void *tokens,
-                             const struct plm_proof_node *path, size_t size)
-{
-  const struct plm_proof_range range = {blocks->begin, blocks->end,
-                                        plm_proof_block_count(blocks->count)};
-  struct proof_subtree left[PLM_PROOF_LEVELS], right[PLM_PROOF_LEVELS];
-  struct plm_proof_builder builder;
-  struct plm_proof_node root;
-  if (!plm_proof_range_valid(&range)) return false;
-  const size_t lefts = proof_subtrees_left(&range, left);
-  const size_t rights = proof_subtrees_right(&range, right);
-  if (size != lefts + rights) return false;
-  plm_proof_begin(&builder, PLM_PROOF_PLAIN);
-  for (size_t i = 0; i < lefts; i++) proof_add_subtree(&builder, left[i].level, &path[i]);
-  add_blocks(&builder, blocks->token_bytes, tokens,
-             tokens_in(blocks->count, blocks->begin, blocks->end));
-  for (size_t i = 0; i < rights; i++) proof_add_subtree(&builder, right[i].level, &path[lefts + i]);
-  (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
-  const struct plm_proof_digest found = hash_sequence(&root);
-  return memcmp(found.bytes, sequence->bytes, sizeof found.bytes) == 0;
 }

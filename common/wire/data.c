@@ -112,21 +112,23 @@ uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
 
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch)
 {
-  free(scratch->bytes);
+  free(scratch->pieces);
+  free(scratch->parts);
   free(scratch->found);
   *scratch = (struct plm_data_scratch){0};
 }
 
-static plm_status data_reserve(struct plm_data_scratch *scratch, size_t bytes,
+/* Makes room, without keeping what is there. */
+static plm_status data_reserve(void **memory, size_t *capacity, size_t bytes,
                                struct plm_error *error)
 {
-  if (bytes <= scratch->capacity) return PLM_OK;
-  free(scratch->bytes);
-  scratch->capacity = 0;
-  scratch->bytes = malloc(bytes);
-  if (scratch->bytes == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory to check a piece of %zu bytes", bytes);
-  scratch->capacity = bytes;
+  if (bytes <= *capacity) return PLM_OK;
+  free(*memory);
+  *capacity = 0;
+  *memory = malloc(bytes);
+  if (*memory == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory to check %zu bytes", bytes);
+  *capacity = bytes;
   return PLM_OK;
 }
 
@@ -172,79 +174,70 @@ static uint32_t greatest_token(const struct plm_tokenizer *tokenizer, const uint
   return greatest;
 }
 
-/* Whether a piece's residues, which begin at `tokens`, are those of the document, by the evidence.
- */
-static plm_status piece_valid(const struct plm_data_known *known, uint32_t document,
-                              const struct plm_data_piece *piece, const uint8_t *tokens,
-                              const uint8_t *evidence, struct plm_data_scratch *scratch,
-                              bool *valid, struct plm_error *error)
+/* The blocks of a piece, whose own residues begin at `tokens`, are put together at `at`. Returns
+ * the end. */
+static uint8_t *join_piece(const struct plm_tokenizer *tokenizer, uint64_t residues,
+                           const struct plm_data_piece *piece, const uint8_t *tokens,
+                           const uint8_t *evidence, uint8_t *at, struct plm_proof_part *part)
 {
-  const uint32_t token_bytes = known->tokenizer->token_bytes;
-  const size_t before = (size_t)piece->before * token_bytes;
-  const size_t own = (size_t)(piece->end - piece->begin) * token_bytes;
-  const size_t after = (size_t)piece->after * token_bytes;
-  const struct plm_proof_blocks blocks = {token_bytes, known->window->documents[document].residues,
-                                          piece->block_begin, piece->block_end};
-  struct plm_proof_node path[PLM_PROOF_PATH];
-  PLM_TRY(data_reserve(scratch, before + own + after, error));
-  memcpy(scratch->bytes, evidence, before);
-  memcpy(scratch->bytes + before, tokens, own);
-  memcpy(scratch->bytes + before + own, evidence + before, after);
-  for (uint32_t i = 0; i < piece->path; i++) {
-    path[i].sum = 0;
-    memcpy(path[i].hash, evidence + before + after + (size_t)i * PLM_PROOF_HASH_BYTES,
-           PLM_PROOF_HASH_BYTES);
-  }
-  *valid = plm_proof_blocks_verify(&known->digests[document], &blocks, scratch->bytes, path,
-                                   piece->path);
-  return PLM_OK;
+  const size_t before = (size_t)piece->before * tokenizer->token_bytes;
+  const size_t own = (size_t)(piece->end - piece->begin) * tokenizer->token_bytes;
+  const size_t after = (size_t)piece->after * tokenizer->token_bytes;
+  memcpy(at, evidence, before);
+  memcpy(at + before, tokens, own);
+  memcpy(at + before + own, evidence + before, after);
+  *part = (struct plm_proof_part){at, residues, piece->block_begin, piece->block_end,
+                                  evidence + before + after};
+  return at + before + own + after;
 }
 
-/* Hashes the whole documents of chunks [first, first + count), many at once, into scratch->found.
- */
-static plm_status hash_documents(const struct plm_data_known *known, uint32_t first, uint32_t count,
-                                 const uint8_t *payload, struct plm_data_scratch *scratch,
-                                 struct plm_error *error)
+/* Fills in what is to be hashed for each document of a chunk. Returns the end of the pieces. */
+static uint8_t *chunk_parts(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
+                            uint8_t *pieces, struct plm_proof_part *parts)
 {
-  enum { BATCH = 256 };
+  const struct plm_tokenizer *tokenizer = known->tokenizer;
   const struct plm_window *window = known->window;
-  const uint32_t token_bytes = known->tokenizer->token_bytes;
-  const uint32_t begin = window->chunk_begin[first], end = window->chunk_begin[first + count];
-  const void *tokens[BATCH];
-  uint32_t lengths[BATCH], batch = 0;
-  if (end - begin > scratch->found_capacity) {
-    free(scratch->found);
-    scratch->found_capacity = 0;
-    scratch->found = malloc((end - begin) * sizeof *scratch->found);
-    if (scratch->found == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory to check %u documents", end - begin);
-    scratch->found_capacity = end - begin;
-  }
-  struct plm_proof_digest found[BATCH];
-  uint32_t where[BATCH], chunk = first;
-  for (uint32_t i = begin; i < end; i++) {
+  const uint8_t *evidence = chunk + (size_t)known->max_length * tokenizer->token_bytes;
+  for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++, parts++) {
     const struct plm_chunk_document *document = &window->documents[i];
-    while (window->chunk_begin[chunk + 1] <= i) chunk++;
-    if (is_whole(document)) {
-      tokens[batch] = payload + (known->offset[chunk] - known->offset[first]) +
-                      ((size_t)document->start + 1) * token_bytes;
-      lengths[batch] = document->residues;
-      where[batch++] = i - begin;
-    }
-    if (batch < BATCH && i + 1 < end) continue;
-    plm_proof_sequences(token_bytes, batch, tokens, lengths, found);
-    for (uint32_t k = 0; k < batch; k++) scratch->found[where[k]] = found[k];
-    batch = 0;
+    struct plm_data_piece piece;
+    plm_data_piece(document, &piece);
+    const uint8_t *tokens =
+        chunk + (document->start + (size_t)piece.has_cls) * tokenizer->token_bytes;
+    if (piece.whole || piece.begin == piece.end)
+      *parts = plm_proof_whole(tokens, piece.end - piece.begin);
+    else
+      pieces = join_piece(tokenizer, document->residues, &piece, tokens, evidence, pieces, parts);
+    evidence += plm_data_evidence_bytes(tokenizer, document);
   }
+  return pieces;
+}
+
+/* Hashes the documents of chunks [first, first + count), many at once, into scratch->found. */
+static plm_status hash_documents(const struct plm_data_known *known, uint32_t first, uint32_t count,
+                                 const uint8_t *payload, size_t size,
+                                 struct plm_data_scratch *scratch, struct plm_error *error)
+{
+  const uint32_t *begin = known->window->chunk_begin + first;
+  const size_t documents = begin[count] - begin[0];
+  PLM_TRY(data_reserve((void **)&scratch->found, &scratch->found_bytes,
+                       documents * sizeof *scratch->found, error));
+  PLM_TRY(data_reserve((void **)&scratch->parts, &scratch->parts_bytes,
+                       documents * sizeof *scratch->parts, error));
+  PLM_TRY(data_reserve((void **)&scratch->pieces, &scratch->pieces_bytes, size, error));
+  uint8_t *pieces = scratch->pieces;
+  for (uint32_t c = 0; c < count; c++)
+    pieces =
+        chunk_parts(known, first + c, payload + (known->offset[first + c] - known->offset[first]),
+                    pieces, scratch->parts + (begin[c] - begin[0]));
+  plm_proof_parts(known->tokenizer->token_bytes, documents, scratch->parts, scratch->found);
   return PLM_OK;
 }
 
-/* Checks the tokens of one document. evidence: where that of this document begins; found: its hash,
- * if it is whole. */
+/* Checks the tokens of one document. found: the hash of its sequence that follows from them. */
 static plm_status check_document(const struct plm_data_known *known, uint32_t document,
-                                 const uint8_t *chunk, const uint8_t *evidence,
-                                 const struct plm_proof_digest *found,
-                                 struct plm_data_scratch *scratch, struct plm_error *error)
+                                 const uint8_t *chunk, const struct plm_proof_digest *found,
+                                 struct plm_error *error)
 {
   const struct plm_tokenizer *tokenizer = known->tokenizer;
   const struct plm_chunk_document *of = &known->window->documents[document];
@@ -252,14 +245,10 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
   struct plm_data_piece piece;
   plm_data_piece(of, &piece);
   const uint8_t *tokens = chunk + (of->start + (uint64_t)piece.has_cls) * tokenizer->token_bytes;
-  bool valid = (!piece.has_cls || token_at(tokenizer, chunk, of->start) == tokenizer->cls) &&
-               (!piece.has_eos || token_at(tokenizer, chunk, end - 1) == tokenizer->eos);
-  if (valid && piece.whole) {
-    valid = memcmp(found->bytes, known->digests[document].bytes, sizeof found->bytes) == 0;
-  } else if (valid && piece.begin != piece.end) {
-    PLM_TRY(piece_valid(known, document, &piece, tokens, evidence, scratch, &valid, error));
-  }
-  if (!valid)
+  const bool proven = !piece.whole && piece.begin == piece.end; /* it has no residues */
+  if ((piece.has_cls && token_at(tokenizer, chunk, of->start) != tokenizer->cls) ||
+      (piece.has_eos && token_at(tokenizer, chunk, end - 1) != tokenizer->eos) ||
+      (!proven && memcmp(found->bytes, known->digests[document].bytes, sizeof found->bytes) != 0))
     return plm_error_set(error, PLM_CORRUPT,
                          "the tokens of document %llu are not those that the corpus's fingerprint "
                          "proves",
@@ -302,10 +291,9 @@ static plm_status check_labels(const struct plm_data_known *known, uint32_t c,
   return PLM_OK;
 }
 
-/* found: the hashes of its documents, as far as they are whole. */
+/* found: the hashes of its documents. */
 static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
-                              const struct plm_proof_digest *found,
-                              struct plm_data_scratch *scratch, struct plm_error *error)
+                              const struct plm_proof_digest *found, struct plm_error *error)
 {
   const struct plm_window *window = known->window;
   const uint8_t *evidence = chunk + (size_t)known->max_length * known->tokenizer->token_bytes;
@@ -314,7 +302,7 @@ static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, co
   for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
     const struct plm_chunk_document *document = &window->documents[i];
     padded &= padding_valid(known->tokenizer, chunk, end, document->start);
-    PLM_TRY(check_document(known, i, chunk, evidence, found++, scratch, error));
+    PLM_TRY(check_document(known, i, chunk, found++, error));
     evidence += plm_data_evidence_bytes(known->tokenizer, document);
     end = document->start + document->tokens;
   }
@@ -335,10 +323,10 @@ plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, ui
   if (size != offset[first + count] - offset[first])
     return plm_error_set(error, PLM_PROTOCOL, "%u chunks of %zu bytes, where the plan has %llu",
                          count, size, (unsigned long long)(offset[first + count] - offset[first]));
-  PLM_TRY(hash_documents(known, first, count, payload, scratch, error));
+  PLM_TRY(hash_documents(known, first, count, payload, size, scratch, error));
   const uint32_t *begin = known->window->chunk_begin;
   for (uint32_t c = first; c < first + count; c++)
     PLM_TRY(check_chunk(known, c, (const uint8_t *)payload + (offset[c] - offset[first]),
-                        scratch->found + (begin[c] - begin[first]), scratch, error));
+                        scratch->found + (begin[c] - begin[first]), error));
   return PLM_OK;
 }

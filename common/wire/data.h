@@ -70,10 +70,10 @@ struct plm_data_known {
 };
 /* Memory for checks; begins with {0}, and may be used again and again. */
 struct plm_data_scratch {
-  uint8_t *bytes; /* a piece, with what proves it */
-  size_t capacity;
-  struct plm_proof_digest *found; /* of the whole documents among those that are checked */
-  size_t found_capacity;
+  uint8_t *pieces;                /* the blocks of pieces, one after another */
+  struct plm_proof_part *parts;   /* what is hashed for each document */
+  struct plm_proof_digest *found; /* the hash that follows */
+  size_t pieces_bytes, parts_bytes, found_bytes;
 };
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
 /* Checks that `payload` is chunks [first, first + count) of the window: each token of each

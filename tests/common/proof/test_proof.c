@@ -245,36 +245,63 @@ static void sums_that_do_not_fit_are_refused(void **state)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Bits of the tokens, the path and the hash of the sequence in turn, and other sizes. */
-static void refuse_other_blocks(const struct plm_proof_digest *sequence,
-                                struct plm_proof_blocks blocks, uint8_t *tokens, size_t bytes,
-                                struct plm_proof_node *path, size_t size)
+/* Whether a part proves the sequence: by itself, and between whole sequences. */
+static bool proves(const struct plm_proof_digest *sequence, uint32_t token_bytes,
+                   const struct plm_proof_part *part)
 {
-  const struct plm_proof_blocks right = blocks;
-  struct plm_proof_digest other = *sequence;
+  static const uint8_t other[2 * 1300];
+  const struct plm_proof_part parts[] = {plm_proof_whole(other, 1300), *part,
+                                         plm_proof_whole(other, 3), *part};
+  struct plm_proof_digest alone, among[4];
+  plm_proof_parts(token_bytes, 1, part, &alone);
+  plm_proof_parts(token_bytes, 4, parts, among);
+  assert_memory_equal(&alone, &among[1], sizeof alone);
+  assert_memory_equal(&alone, &among[3], sizeof alone);
+  return memcmp(&alone, sequence, sizeof alone) == 0;
+}
+
+/* Bits of the tokens and the path in turn. */
+static void refuse_other_blocks(const struct plm_proof_digest *sequence, uint32_t token_bytes,
+                                const struct plm_proof_part *part, uint8_t *tokens, size_t bytes,
+                                uint8_t *path, size_t path_bytes)
+{
   for (size_t bit = 0; bit < 8 * bytes; bit += 101) {
     tokens[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    assert_false(plm_proof_blocks_verify(sequence, &blocks, tokens, path, size));
+    assert_false(proves(sequence, token_bytes, part));
     tokens[bit / 8] ^= (uint8_t)(1 << bit % 8);
   }
-  for (size_t bit = 0; bit < size * 8 * PLM_PROOF_HASH_BYTES; bit++) {
-    uint8_t *byte = &path[bit / (8 * PLM_PROOF_HASH_BYTES)].hash[bit / 8 % PLM_PROOF_HASH_BYTES];
-    *byte ^= (uint8_t)(1 << bit % 8);
-    assert_false(plm_proof_blocks_verify(sequence, &blocks, tokens, path, size));
-    *byte ^= (uint8_t)(1 << bit % 8);
+  for (size_t bit = 0; bit < 8 * path_bytes; bit += 3) {
+    path[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    assert_false(proves(sequence, token_bytes, part));
+    path[bit / 8] ^= (uint8_t)(1 << bit % 8);
   }
-  for (size_t bit = 0; bit < 8 * sizeof other.bytes; bit++) {
-    other.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    assert_false(plm_proof_blocks_verify(&other, &blocks, tokens, path, size));
-    other.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-  }
-  assert_false(plm_proof_blocks_verify(sequence, &blocks, tokens, path, size + 1));
-  if (size != 0) assert_false(plm_proof_blocks_verify(sequence, &blocks, tokens, path, size - 1));
-  blocks.end = blocks.begin;
-  assert_false(plm_proof_blocks_verify(sequence, &blocks, tokens, path, size));
-  blocks = right;
-  blocks.end = plm_proof_block_count(blocks.count) + 1;
-  assert_false(plm_proof_blocks_verify(sequence, &blocks, tokens, path, size));
+}
+
+/* Compares all blocks [begin, end), of which `tokens` and `nodes` are the whole sequence's. */
+static void check_blocks(uint32_t token_bytes, size_t count, const uint8_t *tokens,
+                         const struct plm_proof_node *nodes, uint64_t begin, uint64_t end)
+{
+  const struct plm_proof_range range = {begin, end, plm_proof_block_count(count)};
+  const struct plm_proof_digest sequence = plm_proof_sequence(token_bytes, tokens, count);
+  const size_t first = begin * PLM_PROOF_BLOCK;
+  const size_t after = end == range.count ? count : end * PLM_PROOF_BLOCK;
+  const size_t bytes = (after - first) * token_bytes;
+  struct plm_proof_node path[PLM_PROOF_PATH];
+  const size_t size = proof_case_path(PLM_PROOF_PLAIN, nodes, &range, path);
+  /* exactly the tokens of these blocks and the path, so that a read beyond them is found */
+  uint8_t *given = must(malloc(bytes + (bytes == 0)));
+  uint8_t *hashes = must(malloc(size * PLM_PROOF_HASH_BYTES + (size == 0)));
+  memcpy(given, tokens + first * token_bytes, bytes);
+  for (size_t i = 0; i < size; i++)
+    memcpy(hashes + i * PLM_PROOF_HASH_BYTES, path[i].hash, PLM_PROOF_HASH_BYTES);
+  const struct plm_proof_part part = {given, count, begin, end, size == 0 ? NULL : hashes};
+  assert_int_equal(size, plm_proof_path_size(&range));
+  assert_true(proves(&sequence, token_bytes, &part));
+  if (range.count < 10)
+    refuse_other_blocks(&sequence, token_bytes, &part, given, bytes, hashes,
+                        size * PLM_PROOF_HASH_BYTES);
+  free(given);
+  free(hashes);
 }
 
 static void blocks_of_a_long_sequence_are_proved(void **state)
@@ -286,29 +313,34 @@ static void blocks_of_a_long_sequence_are_proved(void **state)
     const size_t count = sizes[i / 2];
     const uint64_t most = plm_proof_block_count(count);
     uint8_t *tokens = proof_case_tokens(token_bytes, count);
-    const struct plm_proof_digest sequence = plm_proof_sequence(token_bytes, tokens, count);
     struct plm_proof_node nodes[8];
     assert_int_equal(most, count <= 512 ? 1 : (count + 511) / 512);
     assert_in_range(most, 1, sizeof nodes / sizeof *nodes);
     plm_proof_block_nodes(token_bytes, tokens, count, nodes);
     for (uint64_t begin = 0; begin < most; begin++)
-      for (uint64_t end = begin + 1; end <= most; end++) {
-        const struct plm_proof_blocks blocks = {token_bytes, count, begin, end};
-        const struct plm_proof_range range = {begin, end, most};
-        const size_t first = begin * PLM_PROOF_BLOCK;
-        const size_t after = end == most ? count : end * PLM_PROOF_BLOCK;
-        struct plm_proof_node path[PLM_PROOF_PATH];
-        const size_t size = proof_case_path(PLM_PROOF_PLAIN, nodes, &range, path);
-        /* exactly the tokens of these blocks, so that a read beyond them is found */
-        uint8_t *given = must(malloc((after - first) * token_bytes + (after == first)));
-        memcpy(given, tokens + first * token_bytes, (after - first) * token_bytes);
-        assert_int_equal(size, plm_proof_path_size(&range));
-        assert_true(plm_proof_blocks_verify(&sequence, &blocks, given, path, size));
-        refuse_other_blocks(&sequence, blocks, given, (after - first) * token_bytes, path, size);
-        free(given);
-      }
+      for (uint64_t end = begin + 1; end <= most; end++)
+        check_blocks(token_bytes, count, tokens, nodes, begin, end);
     free(tokens);
   }
+}
+
+/* Up to 256 blocks are hashed beside others, pieces with two siblings on each level; more are
+ * hashed alone. */
+static void many_blocks_are_proved(void **state)
+{
+  enum { BLOCKS = 261 };
+  static const uint64_t ends[] = {2, 127, 128, 253, 254, 255, 256, 257, 258, 260, BLOCKS};
+  static struct plm_proof_node nodes[BLOCKS];
+  const size_t count = (size_t)BLOCKS * PLM_PROOF_BLOCK - 5;
+  uint8_t *tokens = proof_case_tokens(1, count);
+  (void)state;
+  plm_proof_block_nodes(1, tokens, count, nodes);
+  for (uint64_t begin = 0; begin < 5; begin++)
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+      if (begin < ends[i]) check_blocks(1, count, tokens, nodes, begin, ends[i]);
+  for (uint64_t begin = 0; begin + 1 < BLOCKS; begin += 17)
+    check_blocks(1, count, tokens, nodes, begin, begin + 1);
+  free(tokens);
 }
 
 /* The sequence's number of tokens belongs to the leaf; a wrong number changes the last block. */
@@ -398,6 +430,7 @@ int main(void)
       cmocka_unit_test(ranges_that_are_none_are_refused),
       cmocka_unit_test(sums_that_do_not_fit_are_refused),
       cmocka_unit_test(blocks_of_a_long_sequence_are_proved),
+      cmocka_unit_test(many_blocks_are_proved),
       cmocka_unit_test(a_leaf_in_a_group_is_proved),
       cmocka_unit_test(every_field_is_in_the_fingerprint),
       cmocka_unit_test(blocks_of_a_long_sequence_are_its_own),

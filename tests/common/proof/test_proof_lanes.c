@@ -122,19 +122,18 @@ static void sequences_are_those_alone(void **state)
   (void)state;
   enum { COUNT = 150 };
   static uint8_t tokens[2 * 141000];
-  const void *begin[COUNT];
-  uint32_t lengths[COUNT];
+  struct plm_proof_part parts[COUNT];
   struct plm_proof_digest found[COUNT];
   for (uint32_t i = 0; i < sizeof tokens; i++) tokens[i] = (uint8_t)draw(7, i);
   for (uint32_t token_bytes = 1; token_bytes <= 2; token_bytes++) {
     for (uint32_t i = 0; i < COUNT; i++) {
       static const uint32_t bounds[] = {0, 1, 511, 512, 513, 1024, 1025, 131072, 131073, 140000};
-      lengths[i] = i < 10 ? bounds[i] : draw(8, i) % 1300;
-      begin[i] = tokens + 2 * (i % 400);
+      parts[i] = plm_proof_whole(tokens + 2 * (i % 400), i < 10 ? bounds[i] : draw(8, i) % 1300);
     }
-    plm_proof_sequences(token_bytes, COUNT, begin, lengths, found);
+    plm_proof_parts(token_bytes, COUNT, parts, found);
     for (uint32_t i = 0; i < COUNT; i++) {
-      const struct plm_proof_digest alone = plm_proof_sequence(token_bytes, begin[i], lengths[i]);
+      const struct plm_proof_digest alone =
+          plm_proof_sequence(token_bytes, parts[i].tokens, parts[i].count);
       assert_memory_equal(&found[i], &alone, sizeof alone);
     }
   }
