@@ -6,15 +6,12 @@
 #include <stdlib.h>
 
 #include "common/wire/data.h"
+#include "common/wire/token_bits.h"
 
-void evidence_begin(struct evidence *evidence, const struct plm_plan_parameters *plan,
-                    const struct plm_window *window, const uint64_t *offset, uint8_t *bytes)
+void evidence_begin(struct evidence *evidence, const struct evidence_places *places)
 {
-  plm_translator_init(&evidence->translator, plan->tokenizer);
-  evidence->plan = plan;
-  evidence->window = window;
-  evidence->offset = offset;
-  evidence->bytes = bytes;
+  plm_translator_init(&evidence->translator, places->plan->tokenizer);
+  evidence->places = *places;
   evidence->held = false; /* the same number may be another split's */
 }
 
@@ -69,7 +66,7 @@ static plm_status evidence_hold(struct evidence *evidence,
   }
   evidence->translator.residues(&evidence->translator, residues, document->residues,
                                 evidence->tokens);
-  if (evidence->plan->truncate != PLM_TRUNCATE_SPLIT) plm_data_piece(document, &piece);
+  if (evidence->places.plan->truncate != PLM_TRUNCATE_SPLIT) plm_data_piece(document, &piece);
   PLM_TRY(make_tree(evidence, document->residues, piece.block_begin, piece.block_end, error));
   evidence->number = document->number;
   evidence->held = true;
@@ -80,14 +77,23 @@ plm_status evidence_write(void *context, struct plm_window_place piece, const ui
                           struct plm_error *error)
 {
   struct evidence *evidence = context;
+  const struct evidence_places *places = &evidence->places;
   const struct plm_tokenizer *tokenizer = evidence->translator.tokenizer;
-  const struct plm_chunk_document *documents = evidence->window->documents;
-  uint8_t *at = evidence->bytes + evidence->offset[piece.chunk] +
-                (size_t)evidence->plan->max_length * tokenizer->token_bytes;
-  for (uint32_t i = evidence->window->chunk_begin[piece.chunk]; i < piece.document; i++)
-    at += plm_data_evidence_bytes(tokenizer, &documents[i]);
-  PLM_TRY(evidence_hold(evidence, &documents[piece.document], residues, error));
-  (void)plm_data_write_evidence(tokenizer, &documents[piece.document], evidence->tokens,
-                                evidence->tree, at);
+  const struct plm_window *window = places->window;
+  const uint64_t begin = places->chunk_at[piece.chunk];
+  const uint64_t tokens = places->chunk_at[piece.chunk + 1] - begin;
+  struct plm_data_evidence at = {
+      .tokens = places->tokens + (begin + places->plan->max_length) * tokenizer->token_bytes,
+      .path =
+          places->payload + places->offset[piece.chunk] + plm_token_bits_size(tokenizer, tokens)};
+  for (uint32_t i = window->chunk_begin[piece.chunk]; i < piece.document; i++) {
+    struct plm_data_piece before;
+    plm_data_piece(&window->documents[i], &before);
+    at.tokens += (before.before + before.after) * tokenizer->token_bytes;
+    at.path += (size_t)before.path * PLM_PROOF_HASH_BYTES;
+  }
+  PLM_TRY(evidence_hold(evidence, &window->documents[piece.document], residues, error));
+  plm_data_write_evidence(tokenizer, &window->documents[piece.document], evidence->tokens,
+                          evidence->tree, &at);
   return PLM_OK;
 }

@@ -1,5 +1,5 @@
-/* Building a window's payload: the residues of each group are decoded directly into their places.
- */
+/* Building a window's payload: the residues of each group are decoded directly into their places,
+ * and then the tokens of each chunk are packed. */
 #include "packer/window_build.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "common/plan/assemble.h"
 #include "common/wire/data.h"
+#include "common/wire/token_bits.h"
 
 void packed_window_hold(struct packed_window *packed)
 {
@@ -25,14 +26,13 @@ void packed_window_free(struct packed_window *packed)
   free(packed->offset);
   free(packed->tokens);
   free(packed->documents);
-  free(packed->chunk_at);
   free(packed);
 }
 
 static plm_status reserve_table(struct packed_window *packed, size_t chunks,
                                 struct plm_error *error)
 {
-  uint64_t **columns[] = {&packed->offset, &packed->tokens, &packed->documents, &packed->chunk_at};
+  uint64_t **columns[] = {&packed->offset, &packed->tokens, &packed->documents};
   if (chunks + 1 <= packed->table_capacity) return PLM_OK;
   const size_t capacity = chunks + chunks / 8 + 64;
   packed->table_capacity = 0;
@@ -45,16 +45,17 @@ static plm_status reserve_table(struct packed_window *packed, size_t chunks,
   return PLM_OK;
 }
 
-static plm_status reserve_bytes(struct packed_window *packed, size_t bytes, struct plm_error *error)
+static plm_status reserve_bytes(uint8_t **memory, size_t *capacity, size_t bytes,
+                                struct plm_error *error)
 {
-  if (bytes <= packed->capacity) return PLM_OK;
-  free(packed->bytes);
-  packed->capacity = 0;
-  const size_t capacity = (bytes + bytes / 8 + 4095) & ~(size_t)4095;
-  packed->bytes = malloc(capacity);
-  if (packed->bytes == NULL)
+  if (bytes <= *capacity) return PLM_OK;
+  free(*memory);
+  *capacity = 0;
+  const size_t pages = (bytes + bytes / 8 + 4095) & ~(size_t)4095;
+  *memory = malloc(pages);
+  if (*memory == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %zu bytes", bytes);
-  packed->capacity = capacity;
+  *capacity = pages;
   return PLM_OK;
 }
 
@@ -69,18 +70,49 @@ static plm_status lay_out(struct packed_window *packed, const struct plm_window 
   plm_data_layout(tokenizer, packed->max_length, packed->schema, window, packed->offset);
   for (uint32_t c = 0; c < window->chunks; c++) {
     packed->documents[c] = window->chunk_begin[c];
-    packed->chunk_at[c] = packed->offset[c] / tokenizer->token_bytes;
     packed->tokens[c] = tokens;
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
       tokens += window->documents[i].tokens;
   }
   packed->documents[window->chunks] = window->document_count;
   packed->tokens[window->chunks] = tokens;
-  return reserve_bytes(packed, packed->offset[window->chunks], error);
+  return reserve_bytes(&packed->bytes, &packed->capacity, packed->offset[window->chunks], error);
 }
 
-/* Computes the place of each document's label record, and writes the zeros after those of a chunk.
- */
+/* Makes room for the tokens before they are packed, and computes where each chunk begins there. */
+static plm_status lay_out_tokens(struct window_memory *memory,
+                                 const struct plm_plan_parameters *plan, struct plm_error *error)
+{
+  const struct plm_window *window = &memory->window;
+  const size_t chunks = window->chunks;
+  if (chunks + 1 > memory->chunk_capacity) {
+    free(memory->chunk_at);
+    memory->chunk_capacity = 0;
+    memory->chunk_at = malloc((chunks + 1) * sizeof *memory->chunk_at);
+    if (memory->chunk_at == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window");
+    memory->chunk_capacity = chunks + 1;
+  }
+  uint64_t tokens = 0;
+  for (uint32_t c = 0; c < chunks; c++) {
+    memory->chunk_at[c] = tokens;
+    tokens += plm_data_extent(plan->max_length, window, c).tokens;
+  }
+  memory->chunk_at[chunks] = tokens;
+  const size_t bytes = tokens * plm_tokenizer_of(plan->tokenizer)->token_bytes;
+  return reserve_bytes(&memory->tokens, &memory->token_capacity, bytes, error);
+}
+
+static void pack_tokens(const struct packed_window *packed, const struct plm_tokenizer *tokenizer,
+                        const struct window_memory *memory)
+{
+  const uint64_t *at = memory->chunk_at;
+  for (uint32_t c = 0; c < packed->chunks; c++)
+    plm_token_bits_pack(tokenizer, memory->tokens + at[c] * tokenizer->token_bytes,
+                        at[c + 1] - at[c], packed->bytes + packed->offset[c]);
+}
+
+/* Computes the place of each document's label record. */
 static plm_status lay_out_labels(const struct packed_window *packed,
                                  const struct plm_tokenizer *tokenizer,
                                  struct window_memory *memory, struct plm_error *error)
@@ -100,8 +132,7 @@ static plm_status lay_out_labels(const struct packed_window *packed,
       memory->label_at[i] = at;
       at += plm_label_record_size(packed->schema, window->documents[i].residues);
     }
-    PLM_ASSERT(at <= packed->offset[c + 1] && packed->offset[c + 1] - at < tokenizer->token_bytes);
-    memset(packed->bytes + at, 0, packed->offset[c + 1] - at);
+    PLM_ASSERT(at == packed->offset[c + 1]);
   }
   return PLM_OK;
 }
@@ -140,15 +171,22 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   const struct plm_plan_corpus from = {.plan = plan, .cursor = cursor, .split = split};
   PLM_TRY(plm_plan_window(plan, epoch, index, plm_plan_read_corpus, &from, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
-  evidence_begin(&memory->evidence, parameters, window, packed->offset, packed->bytes);
+  PLM_TRY(lay_out_tokens(memory, parameters, error));
+  evidence_begin(&memory->evidence, &(struct evidence_places){.plan = parameters,
+                                                              .window = window,
+                                                              .tokens = memory->tokens,
+                                                              .chunk_at = memory->chunk_at,
+                                                              .payload = packed->bytes,
+                                                              .offset = packed->offset});
   const struct plm_assembly assembly = {.split = split,
                                         .plan = plan,
                                         .window = window,
-                                        .tokens = packed->bytes,
-                                        .chunk_at = packed->chunk_at,
+                                        .tokens = memory->tokens,
+                                        .chunk_at = memory->chunk_at,
                                         .piece = evidence_write,
                                         .piece_context = &memory->evidence};
   PLM_TRY(plm_assemble_groups(cursor, &assembly, 0, window->group_count, error));
+  pack_tokens(packed, tokenizer, memory);
   return packed->schema == NULL ? PLM_OK
                                 : write_labels(packed, tokenizer, memory, cursor, split, error);
 }
@@ -157,5 +195,7 @@ void window_memory_deinit(struct window_memory *memory)
 {
   plm_window_deinit(&memory->window);
   evidence_deinit(&memory->evidence);
+  free(memory->tokens);
+  free(memory->chunk_at);
   free(memory->label_at);
 }

@@ -23,7 +23,6 @@ struct packed_window {
   uint64_t *offset;                           /* (chunks + 1) first byte of each chunk */
   uint64_t *tokens;                           /* (chunks + 1) real tokens before each chunk */
   uint64_t *documents;                        /* (chunks + 1) documents before each chunk */
-  uint64_t *chunk_at;                         /* (chunks) offset of its first token, in tokens */
   void (*free)(struct packed_window *packed); /* called for the last reference */
   void *owner;
   struct packed_window *next;
@@ -33,6 +32,10 @@ struct packed_window {
 struct window_memory {
   struct plm_window window;
   struct evidence evidence;
+  uint8_t *tokens; /* of all chunks, with those that prove pieces, before they are packed */
+  size_t token_capacity;
+  uint64_t *chunk_at; /* (chunks + 1) the token where each chunk begins */
+  size_t chunk_capacity;
   uint64_t *label_at; /* (label_capacity) of each document's record in the payload */
   size_t label_capacity;
 };

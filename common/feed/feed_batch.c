@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/wire/token_bits.h"
 
 static plm_status no_memory(struct plm_error *error)
 {
@@ -94,7 +95,8 @@ plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, const struct 
   for (uint32_t i = 0; i < ready->chunks; i++) {
     batch->begin[got + i] = (uint32_t)batch->document_count + begin[i] - begin[0];
     const uint8_t *chunk = ready->payload + (offset[i] - offset[0]);
-    memcpy((uint8_t *)batch->tokens + (got + i) * token_bytes, chunk, token_bytes);
+    plm_token_bits_unpack(ready->planned->tokenizer, chunk, batch->max_length,
+                          (uint8_t *)batch->tokens + (got + i) * token_bytes);
     if (schema == NULL) continue;
     const uint64_t at =
         plm_data_labels_at(ready->planned->tokenizer, batch->max_length, window, ready->first + i);

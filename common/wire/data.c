@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/wire/message.h"
+#include "common/wire/token_bits.h"
 
 /* ---- layout ------------------------------------------------------------------------------- */
 
@@ -31,28 +32,26 @@ void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_p
   piece->path = (uint32_t)plm_proof_path_size(&blocks);
 }
 
-static bool is_whole(const struct plm_chunk_document *document)
+struct plm_data_extent plm_data_extent(uint32_t max_length, const struct plm_window *window,
+                                       uint32_t chunk)
 {
-  return document->tokens == (uint64_t)document->residues + 2;
-}
-
-size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
-                               const struct plm_chunk_document *document)
-{
-  struct plm_data_piece piece;
-  if (is_whole(document)) return 0;
-  plm_data_piece(document, &piece);
-  return (size_t)(piece.before + piece.after) * tokenizer->token_bytes +
-         (size_t)piece.path * PLM_PROOF_HASH_BYTES;
+  struct plm_data_extent extent = {.tokens = max_length};
+  for (uint32_t i = window->chunk_begin[chunk]; i < window->chunk_begin[chunk + 1]; i++) {
+    const struct plm_chunk_document *document = &window->documents[i];
+    struct plm_data_piece piece;
+    if (document->tokens == (uint64_t)document->residues + 2) continue; /* most are whole */
+    plm_data_piece(document, &piece);
+    extent.tokens += piece.before + piece.after;
+    extent.path_bytes += (uint64_t)piece.path * PLM_PROOF_HASH_BYTES;
+  }
+  return extent;
 }
 
 uint64_t plm_data_labels_at(const struct plm_tokenizer *tokenizer, uint32_t max_length,
                             const struct plm_window *window, uint32_t chunk)
 {
-  uint64_t at = (uint64_t)max_length * tokenizer->token_bytes;
-  for (uint32_t i = window->chunk_begin[chunk]; i < window->chunk_begin[chunk + 1]; i++)
-    at += plm_data_evidence_bytes(tokenizer, &window->documents[i]);
-  return at;
+  const struct plm_data_extent extent = plm_data_extent(max_length, window, chunk);
+  return plm_token_bits_size(tokenizer, extent.tokens) + extent.path_bytes;
 }
 
 void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
@@ -65,30 +64,34 @@ void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
     at += plm_data_labels_at(tokenizer, max_length, window, c);
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1] && schema != NULL; i++)
       at += plm_label_record_size(schema, window->documents[i].residues);
-    at = (at + tokenizer->token_bytes - 1) / tokenizer->token_bytes * tokenizer->token_bytes;
   }
   offset[window->chunks] = at;
 }
 
 size_t plm_data_chunk_most(const struct plm_plan_parameters *plan)
 {
-  const size_t token_bytes = plm_tokenizer_of(plan->tokenizer)->token_bytes;
   const struct plm_proof_range middle = {1, 2, plm_proof_block_count(PLM_DOCUMENT_LIMIT)};
-  /* A path has fewer nodes than one from each side of the tree, of which `middle` has one. */
-  const size_t evidence = 2 * (size_t)(PLM_PROOF_BLOCK - 1) * token_bytes +
-                          2 * plm_proof_path_size(&middle) * PLM_PROOF_HASH_BYTES;
   /* Only the last pieces of split documents leave room for others. */
   const size_t pieces =
       plan->truncate == PLM_TRUNCATE_SPLIT ? plan->max_length / plan->alignment : 1;
-  const size_t most = plan->max_length * token_bytes + pieces * evidence;
+  const size_t tokens = plan->max_length + pieces * 2 * (PLM_PROOF_BLOCK - 1);
+  /* A path has fewer nodes than one from each side of the tree, of which `middle` has one. */
+  const size_t most = plm_token_bits_size(plm_tokenizer_of(plan->tokenizer), tokens) +
+                      pieces * 2 * plm_proof_path_size(&middle) * PLM_PROOF_HASH_BYTES;
   return most < PLM_WIRE_DATA_LIMIT ? most : PLM_WIRE_DATA_LIMIT;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
-                                 const struct plm_chunk_document *document, const void *residues,
-                                 const struct plm_proof_tree *tree, uint8_t *at)
+static uint8_t *put(uint8_t *at, const uint8_t *bytes, size_t size)
+{
+  memcpy(at, bytes, size);
+  return at + size;
+}
+
+void plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
+                             const struct plm_chunk_document *document, const void *residues,
+                             const struct plm_proof_tree *tree, struct plm_data_evidence *at)
 {
   const uint8_t *tokens = residues;
   const size_t token_bytes = tokenizer->token_bytes;
@@ -96,22 +99,20 @@ uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
   struct plm_data_piece piece;
   plm_data_piece(document, &piece);
   PLM_ASSERT(!piece.whole);
-  if (piece.begin == piece.end) return at;
-  memcpy(at, tokens + (piece.begin - piece.before) * token_bytes, piece.before * token_bytes);
-  at += piece.before * token_bytes;
-  memcpy(at, tokens + piece.end * token_bytes, piece.after * token_bytes);
-  at += piece.after * token_bytes;
+  if (piece.begin == piece.end) return;
+  at->tokens = put(at->tokens, tokens + (piece.begin - piece.before) * token_bytes,
+                   piece.before * token_bytes);
+  at->tokens = put(at->tokens, tokens + piece.end * token_bytes, piece.after * token_bytes);
   const size_t nodes = plm_proof_tree_path(tree, piece.block_begin, piece.block_end, path);
   PLM_ASSERT(nodes == piece.path);
-  for (size_t i = 0; i < nodes; i++, at += PLM_PROOF_HASH_BYTES)
-    memcpy(at, path[i].hash, PLM_PROOF_HASH_BYTES);
-  return at;
+  for (size_t i = 0; i < nodes; i++) at->path = put(at->path, path[i].hash, sizeof path[i].hash);
 }
 
 /* ---- checking ----------------------------------------------------------------------------- */
 
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch)
 {
+  free(scratch->tokens);
   free(scratch->pieces);
   free(scratch->parts);
   free(scratch->found);
@@ -174,64 +175,59 @@ static uint32_t greatest_token(const struct plm_tokenizer *tokenizer, const uint
   return greatest;
 }
 
-/* The blocks of a piece, whose own residues begin at `tokens`, are put together at `at`. Returns
- * the end. */
-static uint8_t *join_piece(const struct plm_tokenizer *tokenizer, uint64_t residues,
-                           const struct plm_data_piece *piece, const uint8_t *tokens,
-                           const uint8_t *evidence, uint8_t *at, struct plm_proof_part *part)
-{
-  const size_t before = (size_t)piece->before * tokenizer->token_bytes;
-  const size_t own = (size_t)(piece->end - piece->begin) * tokenizer->token_bytes;
-  const size_t after = (size_t)piece->after * tokenizer->token_bytes;
-  memcpy(at, evidence, before);
-  memcpy(at + before, tokens, own);
-  memcpy(at + before + own, evidence + before, after);
-  *part = (struct plm_proof_part){at, residues, piece->block_begin, piece->block_end,
-                                  evidence + before + after};
-  return at + before + own + after;
-}
+/* A chunk, whose tokens are unpacked. */
+struct unpacked {
+  const uint8_t *tokens, *evidence;    /* evidence: the tokens that prove pieces */
+  const uint8_t *after;                /* the last of these */
+  const uint8_t *paths, *labels, *end; /* in the payload */
+  bool filled;                         /* zeros follow the packed tokens */
+};
 
-/* Fills in what is to be hashed for each document of a chunk. Returns the end of the pieces. */
-static uint8_t *chunk_parts(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
-                            uint8_t *pieces, struct plm_proof_part *parts)
+static struct unpacked unpack(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
+                              uint8_t *tokens)
 {
   const struct plm_tokenizer *tokenizer = known->tokenizer;
+  const struct plm_data_extent extent = plm_data_extent(known->max_length, known->window, c);
+  const uint8_t *paths = chunk + plm_token_bits_size(tokenizer, extent.tokens);
+  plm_token_bits_unpack(tokenizer, chunk, extent.tokens, tokens);
+  return (struct unpacked){
+      .tokens = tokens,
+      .evidence = tokens + (size_t)known->max_length * tokenizer->token_bytes,
+      .after = tokens + (size_t)extent.tokens * tokenizer->token_bytes,
+      .paths = paths,
+      .labels = paths + extent.path_bytes,
+      .end = chunk + (known->offset[c + 1] - known->offset[c]),
+      .filled = plm_token_bits_end(tokenizer, chunk, extent.tokens),
+  };
+}
+
+/* Fills in what is to be hashed for each document of a chunk. The blocks of its pieces are put
+ * together at `pieces`, of which the end is returned. */
+static uint8_t *chunk_parts(const struct plm_data_known *known, uint32_t c,
+                            const struct unpacked *chunk, uint8_t *pieces,
+                            struct plm_proof_part *parts)
+{
+  const size_t token_bytes = known->tokenizer->token_bytes;
   const struct plm_window *window = known->window;
-  const uint8_t *evidence = chunk + (size_t)known->max_length * tokenizer->token_bytes;
+  const uint8_t *evidence = chunk->evidence, *path = chunk->paths;
   for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++, parts++) {
     const struct plm_chunk_document *document = &window->documents[i];
     struct plm_data_piece piece;
     plm_data_piece(document, &piece);
-    const uint8_t *tokens =
-        chunk + (document->start + (size_t)piece.has_cls) * tokenizer->token_bytes;
-    if (piece.whole || piece.begin == piece.end)
-      *parts = plm_proof_whole(tokens, piece.end - piece.begin);
-    else
-      pieces = join_piece(tokenizer, document->residues, &piece, tokens, evidence, pieces, parts);
-    evidence += plm_data_evidence_bytes(tokenizer, document);
+    const uint8_t *tokens = chunk->tokens + (document->start + (size_t)piece.has_cls) * token_bytes;
+    const size_t own = (size_t)(piece.end - piece.begin) * token_bytes;
+    *parts = plm_proof_whole(tokens, piece.end - piece.begin);
+    if (piece.whole || own == 0) continue;
+    *parts = (struct plm_proof_part){pieces, document->residues, piece.block_begin, piece.block_end,
+                                     path};
+    pieces = put(pieces, evidence, (size_t)piece.before * token_bytes);
+    pieces = put(pieces, tokens, own);
+    evidence += piece.before * token_bytes;
+    pieces = put(pieces, evidence, (size_t)piece.after * token_bytes);
+    evidence += piece.after * token_bytes;
+    path += (size_t)piece.path * PLM_PROOF_HASH_BYTES;
   }
   return pieces;
-}
-
-/* Hashes the documents of chunks [first, first + count), many at once, into scratch->found. */
-static plm_status hash_documents(const struct plm_data_known *known, uint32_t first, uint32_t count,
-                                 const uint8_t *payload, size_t size,
-                                 struct plm_data_scratch *scratch, struct plm_error *error)
-{
-  const uint32_t *begin = known->window->chunk_begin + first;
-  const size_t documents = begin[count] - begin[0];
-  PLM_TRY(data_reserve((void **)&scratch->found, &scratch->found_bytes,
-                       documents * sizeof *scratch->found, error));
-  PLM_TRY(data_reserve((void **)&scratch->parts, &scratch->parts_bytes,
-                       documents * sizeof *scratch->parts, error));
-  PLM_TRY(data_reserve((void **)&scratch->pieces, &scratch->pieces_bytes, size, error));
-  uint8_t *pieces = scratch->pieces;
-  for (uint32_t c = 0; c < count; c++)
-    pieces =
-        chunk_parts(known, first + c, payload + (known->offset[first + c] - known->offset[first]),
-                    pieces, scratch->parts + (begin[c] - begin[0]));
-  plm_proof_parts(known->tokenizer->token_bytes, documents, scratch->parts, scratch->found);
-  return PLM_OK;
 }
 
 /* Checks the tokens of one document. found: the hash of its sequence that follows from them. */
@@ -261,9 +257,9 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
   return plm_error_hint(error, "ingest the sequences again");
 }
 
-/* Checks the label records of a chunk, which begin at `record`, and the zeros up to `end`. */
+/* Checks the label records of a chunk, which begin at `record`. */
 static plm_status check_labels(const struct plm_data_known *known, uint32_t c,
-                               const uint8_t *record, const uint8_t *end, struct plm_error *error)
+                               const uint8_t *record, struct plm_error *error)
 {
   const struct plm_window *window = known->window;
   for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
@@ -283,35 +279,80 @@ static plm_status check_labels(const struct plm_data_known *known, uint32_t c,
     }
     record += size;
   }
-  for (; record < end; record++)
-    if (*record != 0)
-      return plm_error_set(error, PLM_CORRUPT,
-                           "chunk %u of window %llu has something other than 0 after its labels", c,
-                           (unsigned long long)window->window);
   return PLM_OK;
 }
 
 /* found: the hashes of its documents. */
-static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
-                              const struct plm_proof_digest *found, struct plm_error *error)
+static plm_status check_chunk(const struct plm_data_known *known, uint32_t c,
+                              const struct unpacked *chunk, const struct plm_proof_digest *found,
+                              struct plm_error *error)
 {
   const struct plm_window *window = known->window;
-  const uint8_t *evidence = chunk + (size_t)known->max_length * known->tokenizer->token_bytes;
   uint32_t end = 0; /* of the previous document */
   bool padded = true;
   for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
     const struct plm_chunk_document *document = &window->documents[i];
-    padded &= padding_valid(known->tokenizer, chunk, end, document->start);
-    PLM_TRY(check_document(known, i, chunk, found++, error));
-    evidence += plm_data_evidence_bytes(known->tokenizer, document);
+    padded &= padding_valid(known->tokenizer, chunk->tokens, end, document->start);
+    PLM_TRY(check_document(known, i, chunk->tokens, found++, error));
     end = document->start + document->tokens;
   }
-  if (!padded || !padding_valid(known->tokenizer, chunk, end, known->max_length))
-    return plm_error_set(error, PLM_CORRUPT,
-                         "chunk %u of window %llu has something other than <pad> between documents",
-                         c, (unsigned long long)window->window);
-  if (known->schema == NULL) return PLM_OK;
-  return check_labels(known, c, evidence, chunk + (known->offset[c + 1] - known->offset[c]), error);
+  padded &= padding_valid(known->tokenizer, chunk->tokens, end, known->max_length);
+  if (!padded || !chunk->filled)
+    return plm_error_set(error, PLM_CORRUPT, "chunk %u of window %llu has something other than %s",
+                         c, (unsigned long long)window->window,
+                         padded ? "0 after its tokens" : "<pad> between documents");
+  return known->schema == NULL ? PLM_OK : check_labels(known, c, chunk->labels, error);
+}
+
+/* Chunks that are unpacked and checked at once: enough to fill the lanes of the hash, and so few
+ * that their tokens stay in the cache. */
+enum { CHUNKS_AT_ONCE = 128, TOKENS_AT_ONCE = 128 << 10 };
+struct some {
+  uint32_t first, count;
+  size_t tokens; /* with those of the evidence */
+};
+
+static struct some some_chunks(const struct plm_data_known *known, uint32_t first, uint32_t end)
+{
+  struct some some = {.first = first};
+  while (first + some.count < end && some.count < CHUNKS_AT_ONCE && some.tokens < TOKENS_AT_ONCE)
+    some.tokens += plm_data_extent(known->max_length, known->window, first + some.count++).tokens;
+  return some;
+}
+
+static plm_status reserve(struct plm_data_scratch *scratch, size_t token_bytes, size_t documents,
+                          struct plm_error *error)
+{
+  PLM_TRY(data_reserve((void **)&scratch->tokens, &scratch->tokens_bytes, token_bytes, error));
+  PLM_TRY(data_reserve((void **)&scratch->pieces, &scratch->pieces_bytes, token_bytes, error));
+  PLM_TRY(data_reserve((void **)&scratch->found, &scratch->found_bytes,
+                       documents * sizeof *scratch->found, error));
+  return data_reserve((void **)&scratch->parts, &scratch->parts_bytes,
+                      documents * sizeof *scratch->parts, error);
+}
+
+static plm_status check_some(const struct plm_data_known *known, const struct some *some,
+                             const uint8_t *payload, struct plm_data_scratch *scratch,
+                             struct plm_error *error)
+{
+  const uint32_t token_bytes = known->tokenizer->token_bytes;
+  const uint32_t *begin = known->window->chunk_begin + some->first;
+  const size_t documents = begin[some->count] - begin[0];
+  struct unpacked chunks[CHUNKS_AT_ONCE];
+  PLM_TRY(reserve(scratch, some->tokens * token_bytes, documents, error));
+  uint8_t *tokens = scratch->tokens, *pieces = scratch->pieces;
+  for (uint32_t i = 0; i < some->count; i++) {
+    const uint32_t c = some->first + i;
+    chunks[i] = unpack(known, c, payload, tokens);
+    pieces = chunk_parts(known, c, &chunks[i], pieces, scratch->parts + (begin[i] - begin[0]));
+    tokens += chunks[i].after - tokens;
+    payload = chunks[i].end;
+  }
+  plm_proof_parts(token_bytes, documents, scratch->parts, scratch->found);
+  for (uint32_t i = 0; i < some->count; i++)
+    PLM_TRY(check_chunk(known, some->first + i, &chunks[i], scratch->found + (begin[i] - begin[0]),
+                        error));
+  return PLM_OK;
 }
 
 plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,
@@ -323,10 +364,11 @@ plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, ui
   if (size != offset[first + count] - offset[first])
     return plm_error_set(error, PLM_PROTOCOL, "%u chunks of %zu bytes, where the plan has %llu",
                          count, size, (unsigned long long)(offset[first + count] - offset[first]));
-  PLM_TRY(hash_documents(known, first, count, payload, size, scratch, error));
-  const uint32_t *begin = known->window->chunk_begin;
-  for (uint32_t c = first; c < first + count; c++)
-    PLM_TRY(check_chunk(known, c, (const uint8_t *)payload + (offset[c] - offset[first]),
-                        scratch->found + (begin[c] - begin[first]), error));
+  const uint8_t *bytes = payload;
+  for (uint32_t at = first; at < first + count;) {
+    const struct some some = some_chunks(known, at, first + count);
+    PLM_TRY(check_some(known, &some, bytes + (offset[at] - offset[first]), scratch, error));
+    at += some.count;
+  }
   return PLM_OK;
 }

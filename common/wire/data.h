@@ -1,19 +1,17 @@
 /* DATA's payload: chunks of a window, one after another. Each has
  *
- *   max_length tokens of dtype bytes; <pad> between and after the documents
- *   and then for each piece of a longer document (as far as it has residues), in order:
- *     the residues' token ids before the piece, from the beginning of the block in which its first
- *       residue is (common/proof: blocks of 512)
- *     those after it, to the end of the block in which its last residue is
- *     the path of these blocks in the document's tree: nodes of 32 bytes
- *
- *   and then, in a corpus with labels, for each document or piece in order: the label record of the
- *     whole document (common/labels/label_record.h); and a zero if the chunk would not be a whole
- *     number of tokens otherwise
+ *   tokens, packed together (common/wire/token_bits.h):
+ *     max_length of them; <pad> between and after the documents
+ *     and then for each piece of a longer document (as far as it has residues), in order:
+ *       the residues' token ids before the piece, from the beginning of the block in which its
+ *         first residue is (common/proof: blocks of 512)
+ *       those after it, to the end of the block in which its last residue is
+ *   for each such piece, the path of these blocks in the document's tree: hashes of 32 bytes
+ *   and, in a corpus with labels, for each document or piece in order: the label record of the
+ *     whole document (common/labels/label_record.h)
  *
  * Which documents are where, and so how many bytes each chunk has, follows from the plan and the
- * schema of the labels, which both sides know. Tokens are little-endian, and each chunk begins
- * where a token may be.
+ * schema of the labels, which both sides know.
  */
 #ifndef PLM_COMMON_WIRE_DATA_H
 #define PLM_COMMON_WIRE_DATA_H
@@ -38,9 +36,12 @@ struct plm_data_piece {
 };
 void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_piece *piece);
 
-/* Bytes of what proves a piece, beyond its own tokens: 0 for a whole document. */
-size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
-                               const struct plm_chunk_document *document);
+/* The tokens of a chunk with those that prove its pieces, and the bytes of their paths. */
+struct plm_data_extent {
+  uint64_t tokens, path_bytes;
+};
+struct plm_data_extent plm_data_extent(uint32_t max_length, const struct plm_window *window,
+                                       uint32_t chunk);
 /* The place of each chunk of a window in its payload: offset (chunks + 1), in bytes. schema: of the
  * labels; NULL: none. */
 void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
@@ -52,11 +53,15 @@ uint64_t plm_data_labels_at(const struct plm_tokenizer *tokenizer, uint32_t max_
 /* Bytes of the greatest chunk of a plan, without label records, at most PLM_WIRE_DATA_LIMIT. */
 size_t plm_data_chunk_most(const struct plm_plan_parameters *plan);
 
-/* Writes what proves a piece, with plm_data_evidence_bytes. residues: token ids of the whole
- * document; tree: over its blocks. Returns the end. Not for a whole document. */
-uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
-                                 const struct plm_chunk_document *document, const void *residues,
-                                 const struct plm_proof_tree *tree, uint8_t *at);
+/* Where the next piece's evidence goes: its tokens, not packed yet, and its path. */
+struct plm_data_evidence {
+  uint8_t *tokens, *path;
+};
+/* Writes what proves a piece, and moves `at` behind it. residues: token ids of the whole document;
+ * tree: over its blocks. Not for a whole document. */
+void plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
+                             const struct plm_chunk_document *document, const void *residues,
+                             const struct plm_proof_tree *tree, struct plm_data_evidence *at);
 
 /* What a consumer knows of chunks that it asked for. */
 struct plm_data_known {
@@ -70,10 +75,11 @@ struct plm_data_known {
 };
 /* Memory for checks; begins with {0}, and may be used again and again. */
 struct plm_data_scratch {
+  uint8_t *tokens;                /* of some chunks, unpacked */
   uint8_t *pieces;                /* the blocks of pieces, one after another */
   struct plm_proof_part *parts;   /* what is hashed for each document */
   struct plm_proof_digest *found; /* the hash that follows */
-  size_t pieces_bytes, parts_bytes, found_bytes;
+  size_t tokens_bytes, pieces_bytes, parts_bytes, found_bytes;
 };
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
 /* Checks that `payload` is chunks [first, first + count) of the window: each token of each

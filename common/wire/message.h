@@ -31,7 +31,7 @@
 #include "common/plan/plan.h"
 
 enum {
-  PLM_WIRE_VERSION = 3, /* of the protocol; HELLO states the versions that a packer speaks */
+  PLM_WIRE_VERSION = 4, /* of the protocol; HELLO states the versions that a packer speaks */
   PLM_HEADER_BYTES = 136,
   PLM_WIRE_PEERS = 8,        /* other consumers named in WELCOME */
   PLM_WIRE_TEXT = 512,       /* bytes of a reason */

@@ -13,7 +13,8 @@
 #include "tests/support/harness/must.h"
 
 /* This seed's hash is wrong; header() below corrects it. */
-static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', 3, 0, 8};
+static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', PLM_WIRE_VERSION,
+                                                          0, 8};
 static const uint8_t welcome_seed[64] = {2, 1, 0, 0, 0,  0, 0, 0, 0, 0, 2, 0, 0,
                                          1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 1};
 static const uint8_t part_seed[] = {6, 0, 0, 1, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0,

@@ -159,7 +159,7 @@ static void another_version_is_named(void **state)
   zmq_send(s.consumer, header, sizeof header, ZMQ_SNDMORE);
   assert_int_equal(zmq_send(s.consumer, "", 0, 0), 0);
   link_until(&s, LINK_CLOSED);
-  assert_non_null(strstr(captured_end(), "protocol version 4, not 3; install the same version of "
+  assert_non_null(strstr(captured_end(), "protocol version 5, not 4; install the same version of "
                                          "plm-pipeline on all hosts"));
   assert_int_equal(s.link.retry_ms - s.now, 500);
   link_end(&s);

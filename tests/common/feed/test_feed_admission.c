@@ -28,9 +28,9 @@ static void only_packers_of_the_run_are_admitted(void **state)
   struct plm_hello hello = machine_scene_hello(1, 30);
   (void)state;
   hello.protocol_least = hello.protocol_most = PLM_WIRE_VERSION + 1;
-  expect_refusal(&hello, "the packer speaks protocols 4 to 4, and this trainer speaks 3");
+  expect_refusal(&hello, "the packer speaks protocols 5 to 5, and this trainer speaks 4");
   hello.protocol_least = hello.protocol_most = PLM_WIRE_VERSION - 1;
-  expect_refusal(&hello, "the packer speaks protocols 2 to 2, and this trainer speaks 3");
+  expect_refusal(&hello, "the packer speaks protocols 3 to 3, and this trainer speaks 4");
   hello = machine_scene_hello(1, 30);
   hello.tokenizer = PLM_TOKENIZER_BYTE;
   hello.fingerprint = plm_proof_corpus(1, hello.splits, NULL);

@@ -70,7 +70,7 @@ static void check_chunk(struct run *run, const struct feed_ready *ready, uint32_
   REQUIRE(run, memcmp(window->documents + begin, want.documents,
                       want.count * sizeof *want.documents) == 0);
   REQUIRE(run, ready->planned->offset[chunk + 1] - ready->planned->offset[chunk] == want.bytes);
-  REQUIRE(run, memcmp(tokens, want.tokens, want.bytes) == 0);
+  REQUIRE(run, memcmp(tokens, want.payload, want.bytes) == 0);
   note(run, tokens[1]);
   run->place.chunk++;
 }
@@ -284,7 +284,7 @@ static void what_an_honest_packer_sends_is_used(void **state)
     REQUIRE(&run, counters->dropped == 0 && counters->invalid == 0 && counters->refused == 0);
     REQUIRE(&run, counters->retried == 0 && counters->peers == 1);
     REQUIRE(&run, counters->chunks >= wanted && counters->bytes >= run.feed->consumed_bytes);
-    REQUIRE(&run, counters->real_tokens > 0 && counters->real_tokens <= counters->bytes);
+    REQUIRE(&run, counters->real_tokens > 0 && 5 * counters->real_tokens <= 8 * counters->bytes);
     end_run(&run);
   }
 }

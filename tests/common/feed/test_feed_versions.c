@@ -52,9 +52,9 @@ static void other_versions_are_told(void **state)
     say_hello(socket, sizes[i]);
     expect_reject(socket, text);
     const char *said = captured_end();
-    assert_string_equal(text, "protocol version 4, not 3; install the same version of "
+    assert_string_equal(text, "protocol version 5, not 4; install the same version of "
                               "plm-pipeline on all hosts");
-    if (i == 0) assert_non_null(strstr(said, "refused a packer: protocol version 4, not 3; "));
+    if (i == 0) assert_non_null(strstr(said, "refused a packer: protocol version 5, not 4; "));
     say_hello(socket, sizes[i]); /* it is answered once a second at most */
     zmq_pollitem_t item = {socket, 0, ZMQ_POLLIN, 0};
     assert_int_equal(zmq_poll(&item, 1, 200), 0);

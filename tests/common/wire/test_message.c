@@ -31,7 +31,7 @@ static struct plm_header some_header(void)
 static void header_layout_is_fixed(void **state)
 {
   (void)state;
-  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 3, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
+  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 4, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
   const struct plm_header header = some_header();
   uint8_t bytes[PLM_HEADER_BYTES];
   plm_header_encode(&header, bytes);

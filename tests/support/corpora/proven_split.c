@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/wire/data.h"
+#include "common/wire/token_bits.h"
 #include "tests/support/harness/must.h"
 
 static uint64_t groups_of(uint64_t count)
@@ -180,10 +181,9 @@ static struct plm_proof_tree *blocks_of(const struct plm_tokenizer *tokenizer, c
   return tree_of(PLM_PROOF_PLAIN, nodes, blocks);
 }
 
-/* Writes a document into a chunk, and its evidence, of which the end is returned. */
-static uint8_t *put_document(const struct proven_split *made,
-                             const struct plm_chunk_document *document, uint8_t *chunk,
-                             uint8_t *evidence)
+/* Writes a document into a chunk's tokens, and its evidence. */
+static void put_document(const struct proven_split *made, const struct plm_chunk_document *document,
+                         uint8_t *chunk, struct plm_data_evidence *evidence)
 {
   const struct plm_tokenizer *tokenizer = made->tokenizer;
   const size_t bytes = tokenizer->token_bytes;
@@ -196,35 +196,47 @@ static uint8_t *put_document(const struct proven_split *made,
   if (piece.has_eos) put_token(tokenizer, chunk, at + piece.end - piece.begin, tokenizer->eos);
   if (!piece.whole) {
     struct plm_proof_tree *tree = blocks_of(tokenizer, tokens, document->residues);
-    evidence = plm_data_write_evidence(tokenizer, document, tokens, tree, evidence);
+    plm_data_write_evidence(tokenizer, document, tokens, tree, evidence);
     plm_proof_tree_close(tree);
   }
   free(tokens);
-  return evidence;
+}
+
+/* Writes the label records of a chunk. Returns the end. */
+static uint8_t *put_labels(const struct proven_split *made, const struct plm_window *window,
+                           uint32_t chunk, uint8_t *at)
+{
+  for (uint32_t i = window->chunk_begin[chunk]; i < window->chunk_begin[chunk + 1]; i++) {
+    const struct plm_chunk_document *document = &window->documents[i];
+    const size_t size = plm_label_record_size(made->schema, document->residues);
+    uint8_t *record = proven_split_record(made, document->number);
+    memcpy(at, record, size);
+    at += size;
+    free(record);
+  }
+  return at;
 }
 
 uint8_t *proven_split_chunks(const struct proven_split *made, const struct plm_window *window,
                              uint32_t max_length, const uint64_t *offset)
 {
+  const struct plm_tokenizer *tokenizer = made->tokenizer;
   uint8_t *payload = must(malloc(offset[window->chunks] + 1));
   for (uint32_t c = 0; c < window->chunks; c++) {
-    uint8_t *chunk = payload + offset[c];
-    uint8_t *evidence = chunk + (size_t)max_length * made->tokenizer->token_bytes;
-    for (uint32_t i = 0; i < max_length; i++)
-      put_token(made->tokenizer, chunk, i, made->tokenizer->pad);
+    const uint64_t count = plm_data_extent(max_length, window, c).tokens;
+    uint8_t *tokens = must(malloc(count * tokenizer->token_bytes));
+    struct plm_data_evidence evidence = {
+        .tokens = tokens + (size_t)max_length * tokenizer->token_bytes,
+        .path = payload + offset[c] + plm_token_bits_size(tokenizer, count)};
+    for (uint32_t i = 0; i < max_length; i++) put_token(tokenizer, tokens, i, tokenizer->pad);
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
-      evidence = put_document(made, &window->documents[i], chunk, evidence);
-    for (uint32_t i = window->chunk_begin[c];
-         i < window->chunk_begin[c + 1] && made->schema != NULL; i++) {
-      const struct plm_chunk_document *document = &window->documents[i];
-      const size_t size = plm_label_record_size(made->schema, document->residues);
-      uint8_t *record = proven_split_record(made, document->number);
-      memcpy(evidence, record, size);
-      evidence += size;
-      free(record);
-    }
-    while (evidence < payload + offset[c + 1]) *evidence++ = 0;
-    PLM_ASSERT(evidence == payload + offset[c + 1]);
+      put_document(made, &window->documents[i], tokens, &evidence);
+    PLM_ASSERT(evidence.tokens == tokens + count * tokenizer->token_bytes);
+    plm_token_bits_pack(tokenizer, tokens, count, payload + offset[c]);
+    uint8_t *end =
+        made->schema == NULL ? evidence.path : put_labels(made, window, c, evidence.path);
+    PLM_ASSERT(end == payload + offset[c + 1]);
+    free(tokens);
   }
   return payload;
 }

@@ -7,6 +7,7 @@
 #include "common/base/numbers/philox.h"
 #include "common/wire/data.h"
 #include "common/wire/tables.h"
+#include "common/wire/token_bits.h"
 #include "tests/support/cases/label_schemas.h"
 #include "tests/support/harness/must.h"
 
@@ -144,7 +145,7 @@ struct small_chunk small_corpus_chunk(struct small_corpus *corpus,
   return (struct small_chunk){.epoch = at.epoch,
                               .window = at.window,
                               .chunk = (uint32_t)at.chunk,
-                              .tokens = window->bytes + window->offset[at.chunk],
+                              .payload = window->bytes + window->offset[at.chunk],
                               .bytes = window->offset[at.chunk + 1] - window->offset[at.chunk],
                               .documents = window->window.documents + begin[0],
                               .count = begin[1] - begin[0]};
@@ -154,6 +155,7 @@ bool small_corpus_batch_right(struct small_corpus *corpus, const struct plm_batc
                               struct plm_plan_place place)
 {
   const uint32_t length = corpus->parameters.max_length;
+  uint8_t *tokens = must(malloc(length));
   bool right = batch->max_length == length;
   for (uint32_t i = 0; i < batch->chunks && right; i++, place.chunk++) {
     const struct small_chunk want = small_corpus_chunk(corpus, &place);
@@ -166,10 +168,12 @@ bool small_corpus_batch_right(struct small_corpus *corpus, const struct plm_batc
                       plm_label_record_size(&corpus->schema, want.documents[d].residues)) == 0;
       free(record);
     }
-    right &= memcmp((const uint8_t *)batch->tokens + (size_t)i * length, want.tokens, length) == 0;
+    plm_token_bits_unpack(corpus->train.tokenizer, want.payload, length, tokens);
+    right &= memcmp((const uint8_t *)batch->tokens + (size_t)i * length, tokens, length) == 0;
     right = right && memcmp(batch->documents + begin, want.documents,
                             want.count * sizeof *want.documents) == 0;
   }
+  free(tokens);
   return right;
 }
 

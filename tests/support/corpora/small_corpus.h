@@ -49,12 +49,12 @@ void small_corpus_forget(struct small_corpus *corpus);
 
 const struct small_window *small_corpus_window(struct small_corpus *corpus, uint64_t epoch,
                                                uint64_t window);
-/* Tokens of the chunk that is `chunk` chunks after the beginning of epoch 0, and its documents. */
+/* DATA of the chunk that is `chunk` chunks after the beginning of epoch 0, and its documents. */
 struct small_chunk {
   uint64_t epoch, window;
-  uint32_t chunk; /* of the window */
-  const uint8_t *tokens;
-  uint64_t bytes; /* from tokens on, all that DATA has of the chunk */
+  uint32_t chunk;         /* of the window */
+  const uint8_t *payload; /* all that DATA has of the chunk */
+  uint64_t bytes;
   const struct plm_chunk_document *documents;
   uint32_t count;
 };

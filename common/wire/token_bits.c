@@ -1,0 +1,166 @@
+/* Packing eight ids of 5 bits into 5 bytes, by steps that join neighbours: 8 times 5 bits become 4
+ * times 10, 2 times 20 and once 40. With AVX-512 VBMI, 64 ids are packed at once. */
+#include "common/wire/token_bits.h"
+
+#include <endian.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { BITS = 5, EIGHT = 8 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens of byte travel as they are");
+
+static atomic_int most = PLM_BITS_FORMS - 1;
+
+/* ---- eight at once ------------------------------------------------------------------------ */
+
+static uint64_t pack_eight(uint64_t x)
+{
+  x = (x & UINT64_C(0x001f001f001f001f)) | (x & UINT64_C(0x1f001f001f001f00)) >> 3;
+  x = (x & UINT64_C(0x000003ff000003ff)) | (x & UINT64_C(0x03ff000003ff0000)) >> 6;
+  return (x & UINT64_C(0x00000000000fffff)) | (x & UINT64_C(0x000fffff00000000)) >> 12;
+}
+
+static uint64_t unpack_eight(uint64_t x)
+{
+  x = (x & UINT64_C(0x00000000000fffff)) | (x & UINT64_C(0x000000fffff00000)) << 12;
+  x = (x & UINT64_C(0x000003ff000003ff)) | (x & UINT64_C(0x000ffc00000ffc00)) << 6;
+  return (x & UINT64_C(0x001f001f001f001f)) | (x & UINT64_C(0x03e003e003e003e0)) << 3;
+}
+
+/* Packs up to eight ids, of which `bytes` receives only the bytes that they need. */
+static void pack_some(const uint8_t *ids, size_t count, uint8_t *bytes)
+{
+  uint64_t x = 0;
+  memcpy(&x, ids, count);
+  x = pack_eight(x);
+  memcpy(bytes, &x, (count * BITS + 7) / 8);
+}
+
+static void unpack_some(const uint8_t *bytes, size_t count, uint8_t *ids)
+{
+  uint64_t x = 0;
+  memcpy(&x, bytes, (count * BITS + 7) / 8);
+  x = unpack_eight(x);
+  memcpy(ids, &x, count);
+}
+
+/* ---- 64 at once --------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define VBMI __attribute__((target("avx512f,avx512bw,avx512vbmi")))
+enum { MANY = 64, MANY_BYTES = 40 };
+#define MANY_MASK (((__mmask64)1 << MANY_BYTES) - 1)
+
+static bool has_vbmi(void)
+{
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
+}
+
+/* Byte i of a group of eight comes from bit 5 i of the group's 40 bits. */
+VBMI static size_t unpack_many(const uint8_t *bytes, size_t count, uint8_t *ids)
+{
+  uint8_t places[MANY];
+  for (int i = 0; i < MANY; i++)
+    places[i] = (uint8_t)(i % 8 < BITS ? i / 8 * BITS + i % 8 : MANY - 1); /* the last byte is 0 */
+  const __m512i spread = _mm512_loadu_si512(places);
+  const __m512i shifts = _mm512_set1_epi64(0x231e19140f0a0500);
+  const __m512i low = _mm512_set1_epi8(0x1f);
+  size_t done = 0;
+  for (; done + MANY <= count; done += MANY, bytes += MANY_BYTES) {
+    const __m512i groups =
+        _mm512_permutexvar_epi8(spread, _mm512_maskz_loadu_epi8(MANY_MASK, bytes));
+    _mm512_storeu_si512(ids + done,
+                        _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, groups), low));
+  }
+  return done;
+}
+
+VBMI static size_t pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
+{
+  uint8_t places[MANY] = {0};
+  for (int i = 0; i < MANY_BYTES; i++) places[i] = (uint8_t)(i / BITS * 8 + i % BITS);
+  const __m512i gather = _mm512_loadu_si512(places);
+  const __m512i pairs = _mm512_set1_epi16(0x2001), fours = _mm512_set1_epi32(0x04000001);
+  size_t done = 0;
+  for (; done + MANY <= count; done += MANY, bytes += MANY_BYTES) {
+    __m512i x = _mm512_maddubs_epi16(_mm512_loadu_si512(ids + done), pairs); /* times 1 and 32 */
+    x = _mm512_madd_epi16(x, fours);                                         /* times 1 and 1024 */
+    const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(x, 32), 20);
+    x = _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi64(0xfffff)), high);
+    _mm512_mask_storeu_epi8(bytes, MANY_MASK, _mm512_permutexvar_epi8(gather, x));
+  }
+  return done;
+}
+#else
+static bool has_vbmi(void)
+{
+  return false;
+}
+
+static size_t unpack_many(const uint8_t *bytes, size_t count, uint8_t *ids)
+{
+  (void)bytes, (void)count, (void)ids;
+  return 0;
+}
+
+static size_t pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
+{
+  (void)ids, (void)count, (void)bytes;
+  return 0;
+}
+#endif
+
+/* ---- any number --------------------------------------------------------------------------- */
+
+bool plm_token_bits_limit(enum plm_token_bits_form form)
+{
+  most = form;
+  return form < PLM_BITS_VBMI || has_vbmi();
+}
+
+static bool many_at_once(void)
+{
+  return atomic_load_explicit(&most, memory_order_relaxed) >= PLM_BITS_VBMI && has_vbmi();
+}
+
+size_t plm_token_bits_size(const struct plm_tokenizer *tokenizer, size_t count)
+{
+  return tokenizer->token_bytes == 1 ? (count * BITS + 7) / 8 : 2 * count;
+}
+
+void plm_token_bits_pack(const struct plm_tokenizer *tokenizer, const void *tokens, size_t count,
+                         uint8_t *bytes)
+{
+  const uint8_t *ids = tokens;
+  if (tokenizer->token_bytes != 1) {
+    memcpy(bytes, tokens, 2 * count);
+    return;
+  }
+  size_t i = many_at_once() ? pack_many(ids, count, bytes) : 0;
+  for (; i + EIGHT <= count; i += EIGHT) pack_some(ids + i, EIGHT, bytes + i / EIGHT * BITS);
+  if (i < count) pack_some(ids + i, count - i, bytes + i / EIGHT * BITS);
+}
+
+void plm_token_bits_unpack(const struct plm_tokenizer *tokenizer, const uint8_t *bytes,
+                           size_t count, void *tokens)
+{
+  uint8_t *ids = tokens;
+  if (tokenizer->token_bytes != 1) {
+    memcpy(tokens, bytes, 2 * count);
+    return;
+  }
+  size_t i = many_at_once() ? unpack_many(bytes, count, ids) : 0;
+  for (; i + EIGHT <= count; i += EIGHT) unpack_some(bytes + i / EIGHT * BITS, EIGHT, ids + i);
+  if (i < count) unpack_some(bytes + i / EIGHT * BITS, count - i, ids + i);
+}
+
+bool plm_token_bits_end(const struct plm_tokenizer *tokenizer, const uint8_t *bytes, size_t count)
+{
+  const size_t used = count * BITS % 8; /* bits of the last byte */
+  return tokenizer->token_bytes != 1 || used == 0 || bytes[count * BITS / 8] >> used == 0;
+}
