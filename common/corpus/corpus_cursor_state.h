@@ -23,10 +23,17 @@ struct held_numbers {
   uint32_t numbers[PLM_GROUP_DOCUMENTS];
 };
 
+/* Records that were read since their pages were released. */
+struct read_records {
+  uintptr_t begin, end; /* all lie between */
+  size_t bytes;
+};
+
 struct plm_corpus_cursor {
   struct plm_corpus *corpus;
   MDB_txn *transaction;
   ZSTD_DCtx *context;
+  struct read_records read;
   struct held_group residues, names;
   struct held_group labels;           /* its bytes are those of label_frame, if that is not NULL */
   struct label_frame *label_frame;    /* held */
