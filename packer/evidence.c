@@ -22,8 +22,7 @@ void evidence_deinit(struct evidence *evidence)
   *evidence = (struct evidence){0};
 }
 
-/* Makes the tree over the document's blocks, except that blocks [begin, end) are not hashed: no
- * path from this range has a node that depends on them. */
+/* Makes the tree over the document's blocks, without blocks [begin, end) if that is not empty. */
 static plm_status make_tree(struct evidence *evidence, uint64_t residues, uint64_t begin,
                             uint64_t end, struct plm_error *error)
 {
@@ -38,8 +37,10 @@ static plm_status make_tree(struct evidence *evidence, uint64_t residues, uint64
   if (end < blocks)
     plm_proof_block_nodes(token_bytes, evidence->tokens + end * PLM_PROOF_BLOCK * token_bytes,
                           residues - end * PLM_PROOF_BLOCK, nodes + end);
+  const struct plm_proof_range without = {begin, end, blocks};
   const plm_status status =
-      plm_proof_tree_open(PLM_PROOF_PLAIN, nodes, blocks, &evidence->tree, error);
+      begin < end ? plm_proof_tree_open_without(nodes, &without, &evidence->tree, error)
+                  : plm_proof_tree_open(PLM_PROOF_PLAIN, nodes, blocks, &evidence->tree, error);
   free(nodes);
   return status;
 }

@@ -122,6 +122,12 @@ bool plm_proof_range_valid(const struct plm_proof_range *range);
 /* The number of nodes of the path of a valid range: at most PLM_PROOF_PATH. */
 size_t plm_proof_path_size(const struct plm_proof_range *range);
 
+/* A tree without nodes [begin, end), which are not read: only for the path of these. PLM_NO_MEMORY.
+ */
+plm_status plm_proof_tree_open_without(const struct plm_proof_node *nodes,
+                                       const struct plm_proof_range *without,
+                                       struct plm_proof_tree **tree, struct plm_error *error);
+
 /* The path of nodes [begin, end) of a tree. Returns its number of nodes. */
 size_t plm_proof_tree_path(const struct plm_proof_tree *tree, uint64_t begin, uint64_t end,
                            struct plm_proof_node path[PLM_PROOF_PATH]);

@@ -114,7 +114,7 @@ bool proof_hash_many_form(enum proof_lanes form, enum proof_tag tag, const struc
 void proof_hash_many(enum proof_tag tag, const struct proof_task *tasks, size_t count,
                      size_t out_bytes)
 {
-  if (count > 1) /* one message is faster without lanes */
+  if (count > 2) /* one or two messages are faster without lanes */
     for (int form = PROOF_LANES_FORMS - 1; form > PROOF_ONE; form--)
       if (proof_hash_many_form((enum proof_lanes)form, tag, tasks, count, out_bytes)) return;
   hash_one_by_one(tag, tasks, count, out_bytes);

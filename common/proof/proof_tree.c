@@ -13,21 +13,36 @@ struct plm_proof_tree {
   struct plm_proof_node nodes[];
 };
 
-static plm_status join_levels(struct plm_proof_tree *tree, enum plm_proof_kind kind,
-                              struct plm_error *error)
+/* Joins all pairs of a level except those with a node of [begin, end). */
+static bool join_outside(enum plm_proof_kind kind, const struct plm_proof_node *below,
+                         uint64_t width, uint64_t begin, uint64_t end, struct plm_proof_node *above)
 {
-  uint64_t width = tree->count;
-  for (unsigned k = 0; k + 1 < tree->levels; k++, width = (width + 1) / 2)
-    if (!proof_join_level(kind, tree->nodes + tree->first[k], width,
-                          tree->nodes + tree->first[k + 1]))
+  const uint64_t left = begin / 2, right = (end + 1) / 2;
+  return (left == 0 || proof_join_level(kind, below, 2 * left, above)) &&
+         (2 * right >= width ||
+          proof_join_level(kind, below + 2 * right, width - 2 * right, above + right));
+}
+
+/* without: nodes of level 0 that are not known, and so none above them. */
+static plm_status join_levels(struct plm_proof_tree *tree, enum plm_proof_kind kind,
+                              const struct plm_proof_range *without, struct plm_error *error)
+{
+  uint64_t width = tree->count, begin = without->begin, end = without->end;
+  for (unsigned k = 0; k + 1 < tree->levels; k++, width = (width + 1) / 2) {
+    if (!join_outside(kind, tree->nodes + tree->first[k], width, begin, end,
+                      tree->nodes + tree->first[k + 1]))
       return plm_error_set(error, PLM_CORRUPT, "the sums of a tree do not fit into 64 bits");
+    begin /= 2;
+    end = (end + 1) / 2;
+  }
   return PLM_OK;
 }
 
-plm_status plm_proof_tree_open(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
-                               uint64_t count, struct plm_proof_tree **tree,
-                               struct plm_error *error)
+static plm_status tree_open(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
+                            const struct plm_proof_range *without, struct plm_proof_tree **tree,
+                            struct plm_error *error)
 {
+  const uint64_t count = without->count;
   uint64_t first[PLM_PROOF_LEVELS + 1] = {0}, width = count;
   unsigned levels = 1;
   PLM_ASSERT(count != 0);
@@ -44,12 +59,27 @@ plm_status plm_proof_tree_open(enum plm_proof_kind kind, const struct plm_proof_
   opened->levels = levels;
   memcpy(opened->first, first, sizeof first);
   memcpy(opened->nodes, nodes, (size_t)count * sizeof *nodes);
-  const plm_status status = join_levels(opened, kind, error);
+  const plm_status status = join_levels(opened, kind, without, error);
   if (status != PLM_OK)
     free(opened);
   else
     *tree = opened;
   return status;
+}
+
+plm_status plm_proof_tree_open(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
+                               uint64_t count, struct plm_proof_tree **tree,
+                               struct plm_error *error)
+{
+  return tree_open(kind, nodes, &(struct plm_proof_range){.count = count}, tree, error);
+}
+
+plm_status plm_proof_tree_open_without(const struct plm_proof_node *nodes,
+                                       const struct plm_proof_range *without,
+                                       struct plm_proof_tree **tree, struct plm_error *error)
+{
+  PLM_ASSERT(plm_proof_range_valid(without));
+  return tree_open(PLM_PROOF_PLAIN, nodes, without, tree, error);
 }
 
 void plm_proof_tree_close(struct plm_proof_tree *tree)

@@ -159,15 +159,12 @@ static bool padding_valid(const struct plm_tokenizer *tokenizer, const uint8_t *
   return wrong == 0;
 }
 
+/* Of esm, 5 bits hold only tokens of the vocabulary. */
 static uint32_t greatest_token(const struct plm_tokenizer *tokenizer, const uint8_t *tokens,
                                uint64_t count)
 {
-  if (tokenizer->token_bytes == 1) {
-    uint8_t greatest = 0;
-    for (uint64_t i = 0; i < count; i++) greatest = tokens[i] > greatest ? tokens[i] : greatest;
-    return greatest;
-  }
   uint32_t greatest = 0;
+  if (tokenizer->token_bytes == 1) return 0;
   for (uint64_t i = 0; i < count; i++) {
     const uint32_t token = token_at(tokenizer, tokens, i);
     greatest = token > greatest ? token : greatest;
