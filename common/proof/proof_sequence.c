@@ -88,6 +88,7 @@ static size_t tokens_in(uint64_t count, uint64_t begin, uint64_t end)
 static void add_path(struct plm_proof_builder *builder, const struct proof_subtree *subtrees,
                      size_t count, const uint8_t *hashes)
 {
+  PLM_ASSERT(count == 0 || hashes != NULL);
   for (size_t i = 0; i < count; i++) {
     struct plm_proof_node node = {.sum = 0};
     memcpy(node.hash, hashes + i * PLM_PROOF_HASH_BYTES, PLM_PROOF_HASH_BYTES);
@@ -143,6 +144,7 @@ struct side_by_side {
 /* Copies the siblings of a span's nodes, which begin at nodes[joins_left(span)]. */
 static void put_siblings(struct span *span, uint8_t nodes[][PLM_PROOF_HASH_BYTES])
 {
+  PLM_ASSERT(span->left != NULL || (!joins_left(span) && !joins_right(span)));
   if (joins_left(span)) memcpy(nodes[0], span->left -= PLM_PROOF_HASH_BYTES, PLM_PROOF_HASH_BYTES);
   if (!joins_right(span)) return;
   memcpy(nodes[span_nodes(span) - 1], span->right, PLM_PROOF_HASH_BYTES);
