@@ -183,9 +183,10 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
                                         .window = window,
                                         .tokens = memory->tokens,
                                         .chunk_at = memory->chunk_at,
-                                        .piece = evidence_write,
+                                        .piece = evidence_take,
                                         .piece_context = &memory->evidence};
   PLM_TRY(plm_assemble_groups(cursor, &assembly, 0, window->group_count, error));
+  PLM_TRY(evidence_end(&memory->evidence, error));
   pack_tokens(packed, tokenizer, memory);
   return packed->schema == NULL ? PLM_OK
                                 : write_labels(packed, tokenizer, memory, cursor, split, error);

@@ -179,10 +179,14 @@ void plm_proof_stream_begin(struct plm_proof_stream *stream, uint32_t token_byte
 void plm_proof_stream_add(struct plm_proof_stream *stream, const void *tokens, size_t count);
 struct plm_proof_digest plm_proof_stream_end(struct plm_proof_stream *stream);
 
-/* The blocks of a sequence of count tokens as nodes, plm_proof_block_count of them, for a tree that
- * gives the paths of its pieces. */
-void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
-                           struct plm_proof_node *nodes);
+/* Tokens that are hashed in blocks, and room for plm_proof_block_count(count) nodes. */
+struct plm_proof_run {
+  const void *tokens;
+  size_t count;
+  struct plm_proof_node *nodes;
+};
+/* The blocks of each run as nodes, for trees that give the paths of pieces. */
+void plm_proof_block_nodes(uint32_t token_bytes, const struct plm_proof_run *runs, size_t count);
 
 /* ---- documents, clusters, corpora --------------------------------------------------------------
  */

@@ -6,7 +6,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are hashed as they are stored");
 
 enum {
-  BATCH = 64,    /* blocks of one sequence that are hashed at once */
+  BATCH = 64,    /* blocks that are hashed at once for a tree */
   AT_ONCE = 256, /* the same of several sequences */
 };
 
@@ -43,22 +43,22 @@ static struct proof_task next_block(struct uncut *uncut, uint8_t *hash)
   return task;
 }
 
-void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
-                           struct plm_proof_node *nodes)
+void plm_proof_block_nodes(uint32_t token_bytes, const struct plm_proof_run *runs, size_t count)
 {
-  struct uncut uncut = uncut_of(token_bytes, tokens, count);
-  uint64_t blocks = plm_proof_block_count(count);
-  while (blocks != 0) {
-    struct proof_task tasks[BATCH];
-    const size_t batch = blocks < BATCH ? (size_t)blocks : BATCH;
-    for (size_t i = 0; i < batch; i++) {
-      nodes[i].sum = 0;
-      tasks[i] = next_block(&uncut, nodes[i].hash);
+  struct proof_task tasks[BATCH];
+  size_t waiting = 0;
+  for (size_t r = 0; r < count; r++) {
+    struct uncut uncut = uncut_of(token_bytes, runs[r].tokens, runs[r].count);
+    const uint64_t blocks = plm_proof_block_count(runs[r].count);
+    for (uint64_t i = 0; i < blocks; i++) {
+      runs[r].nodes[i].sum = 0;
+      tasks[waiting++] = next_block(&uncut, runs[r].nodes[i].hash);
+      if (waiting < BATCH) continue;
+      proof_hash_many(PROOF_TAG_BLOCK, tasks, waiting, PLM_PROOF_HASH_BYTES);
+      waiting = 0;
     }
-    proof_hash_many(PROOF_TAG_BLOCK, tasks, batch, PLM_PROOF_HASH_BYTES);
-    nodes += batch;
-    blocks -= batch;
   }
+  proof_hash_many(PROOF_TAG_BLOCK, tasks, waiting, PLM_PROOF_HASH_BYTES);
 }
 
 /* Adds blocks that lie one after another to a builder: `count` tokens, all blocks full except the
@@ -71,7 +71,7 @@ static void add_blocks(struct plm_proof_builder *builder, uint32_t token_bytes, 
   do {
     struct plm_proof_node nodes[BATCH];
     const size_t batch = count < TOKENS ? (size_t)count : TOKENS;
-    plm_proof_block_nodes(token_bytes, at, batch, nodes);
+    plm_proof_block_nodes(token_bytes, &(struct plm_proof_run){at, batch, nodes}, 1);
     for (uint64_t i = 0; i < plm_proof_block_count(batch); i++) plm_proof_add(builder, &nodes[i]);
     at += batch * token_bytes;
     count -= batch;

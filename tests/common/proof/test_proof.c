@@ -316,7 +316,7 @@ static void blocks_of_a_long_sequence_are_proved(void **state)
     struct plm_proof_node nodes[8];
     assert_int_equal(most, count <= 512 ? 1 : (count + 511) / 512);
     assert_in_range(most, 1, sizeof nodes / sizeof *nodes);
-    plm_proof_block_nodes(token_bytes, tokens, count, nodes);
+    plm_proof_block_nodes(token_bytes, &(struct plm_proof_run){tokens, count, nodes}, 1);
     for (uint64_t begin = 0; begin < most; begin++)
       for (uint64_t end = begin + 1; end <= most; end++)
         check_blocks(token_bytes, count, tokens, nodes, begin, end);
@@ -359,7 +359,7 @@ static void many_blocks_are_proved(void **state)
   const size_t count = (size_t)BLOCKS * PLM_PROOF_BLOCK - 5;
   uint8_t *tokens = proof_case_tokens(1, count);
   (void)state;
-  plm_proof_block_nodes(1, tokens, count, nodes);
+  plm_proof_block_nodes(1, &(struct plm_proof_run){tokens, count, nodes}, 1);
   for (uint64_t begin = 0; begin < 5; begin++)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
       if (begin < ends[i]) check_blocks(1, count, tokens, nodes, begin, ends[i]);
@@ -424,11 +424,12 @@ static void blocks_of_a_long_sequence_are_its_own(void **state)
       struct plm_proof_node *nodes = malloc(blocks * sizeof *nodes), alone;
       struct plm_proof_stream stream;
       assert_non_null(nodes);
-      plm_proof_block_nodes(token_bytes, tokens, counts[i], nodes);
+      plm_proof_block_nodes(token_bytes, &(struct plm_proof_run){tokens, counts[i], nodes}, 1);
       for (uint64_t b = 0; b < blocks; b++) {
         const size_t begin = b * PLM_PROOF_BLOCK, left = counts[i] - begin;
-        plm_proof_block_nodes(token_bytes, tokens + begin * token_bytes,
-                              left < PLM_PROOF_BLOCK ? left : PLM_PROOF_BLOCK, &alone);
+        const struct plm_proof_run one = {tokens + begin * token_bytes,
+                                          left < PLM_PROOF_BLOCK ? left : PLM_PROOF_BLOCK, &alone};
+        plm_proof_block_nodes(token_bytes, &one, 1);
         assert_memory_equal(nodes[b].hash, alone.hash, sizeof alone.hash);
         assert_int_equal(nodes[b].sum, 0);
       }

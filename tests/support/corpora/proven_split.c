@@ -177,7 +177,7 @@ static struct plm_proof_tree *blocks_of(const struct plm_tokenizer *tokenizer, c
 {
   const uint64_t blocks = plm_proof_block_count(count);
   struct plm_proof_node *nodes = must(malloc(blocks * sizeof *nodes));
-  plm_proof_block_nodes(tokenizer->token_bytes, tokens, count, nodes);
+  plm_proof_block_nodes(tokenizer->token_bytes, &(struct plm_proof_run){tokens, count, nodes}, 1);
   return tree_of(PLM_PROOF_PLAIN, nodes, blocks);
 }
 
