@@ -279,7 +279,7 @@ int main(int argc, char **argv)
   printf("\nMtokens/s: millions of real tokens a second, encrypted and proven; bar 500\n");
   if (!failed) failed = measure_paced(corpus, seconds);
   printf("a bare pair of encrypted sockets: %.0f MB/s in messages of 64 KiB, %.0f MB/s of 1 MiB "
-         "(a token is a byte)\n",
+         "(a token is 5 bits)\n",
          bare_pair(64 << 10, seconds), bare_pair(1 << 20, seconds));
   return failed;
 }
