@@ -17,6 +17,11 @@ struct worker {
   char apart[SCRATCH_ALIGNMENT]; /* keeps the workers' counters on different cache lines */
 };
 
+struct segment_work {
+  int64_t pairs; /* of a query and a key */
+  size_t segment;
+};
+
 struct plm_attention {
   const struct plm_attention_kernels *kernels;
   struct plm_pool *pool;
@@ -25,6 +30,7 @@ struct plm_attention {
   struct worker *workers;
   size_t scratch_floats; /* of each worker */
   struct plm_attention_segment *segments;
+  struct segment_work *order; /* of the segments, the largest first */
   size_t segment_count, segment_capacity;
   uint64_t allowed;
   struct plm_error error; /* the first error; kept */
@@ -49,6 +55,7 @@ void plm_attention_close(struct plm_attention *attention)
   for (uint32_t i = 0; i < attention->threads; i++) free(attention->workers[i].scratch);
   free(attention->workers);
   free(attention->segments);
+  free(attention->order);
   free(attention);
 }
 
@@ -105,12 +112,14 @@ static bool reserve_scratch(struct plm_attention *a, int32_t longest, int32_t K)
 
 static bool reserve_segments(struct plm_attention *a, size_t count)
 {
-  const size_t bytes = count * sizeof *a->segments;
+  const size_t bytes = count * (sizeof *a->segments + sizeof *a->order);
   if (count <= a->segment_capacity) return true;
   free(a->segments);
+  free(a->order);
   a->segment_capacity = 0;
-  a->segments = malloc(bytes);
-  if (a->segments == NULL) return fail_without_memory(a, bytes);
+  a->segments = malloc(count * sizeof *a->segments);
+  a->order = malloc(count * sizeof *a->order);
+  if (a->segments == NULL || a->order == NULL) return fail_without_memory(a, bytes);
   a->segment_capacity = count;
   return true;
 }
@@ -159,6 +168,24 @@ static int32_t find_segments(struct plm_attention *a, const struct plm_interval_
   return longest;
 }
 
+static int compare_work(const void *a, const void *b)
+{
+  const struct segment_work *x = a, *y = b;
+  if (x->pairs != y->pairs) return x->pairs > y->pairs ? -1 : 1;
+  return x->segment < y->segment ? -1 : x->segment > y->segment;
+}
+
+/* The largest segments are computed first, so that no thread waits for a large one at the end. */
+static void order_segments(struct plm_attention *a)
+{
+  for (size_t i = 0; i < a->segment_count; i++) {
+    const struct plm_attention_segment *s = &a->segments[i];
+    const int64_t queries = s->query_end - s->query_begin;
+    a->order[i] = (struct segment_work){queries * (s->key_end - s->key_begin), i};
+  }
+  if (a->segment_count > 1) qsort(a->order, a->segment_count, sizeof *a->order, compare_work);
+}
+
 /* ---- one call ---- */
 struct call {
   struct plm_attention *attention;
@@ -176,7 +203,7 @@ static void run_item(void *context, int64_t item, uint32_t thread)
   const struct call *call = context;
   const struct plm_attention *a = call->attention;
   const struct plm_attention_shape *shape = call->shape;
-  const struct plm_attention_segment *segment = &a->segments[item / shape->H];
+  const struct plm_attention_segment *segment = &a->segments[a->order[item / shape->H].segment];
   const int64_t head = item % shape->H, chunk = segment->chunk;
   const int64_t bytes = a->bf16 ? 2 : 4;
   const int64_t row = (chunk * shape->L * shape->row_stride + head * shape->K) * bytes;
@@ -223,6 +250,7 @@ static bool run_call(struct call *call)
              shape->row_stride >= (int64_t)shape->H * shape->K);
   if (!reserve_segments(a, (size_t)shape->B * (size_t)shape->L)) return false;
   if (!reserve_scratch(a, find_segments(a, call->mask, shape->H), shape->K)) return false;
+  order_segments(a);
   plm_pool_tiles(a->pool, (int64_t)a->segment_count * shape->H, run_item, call);
   return true;
 }
