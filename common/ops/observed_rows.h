@@ -55,9 +55,9 @@
       int64_t, O)                                                                                  \
   ROW(6, linear_backward_weight, COMPUTES, SIZES(N, I, O), A *(NO + NI) + 8 * OI, NIO, float *,    \
       dw, const act *, dy, const act *, x, int64_t, N, int64_t, I, int64_t, O)                     \
-  ROW(7, linear_bias_backward_weight, COMPUTES, SIZES(N, I, O), A *(NO + NI) + 8 * OI, NIO,        \
-      float *, dw, float *, dbias, const act *, dy, const act *, x, int64_t, N, int64_t, I,        \
-      int64_t, O)                                                                                  \
+  ROW(7, linear_bias_backward_weight, COMPUTES, SIZES(N, I, O),                                    \
+      A *(NO + NI) + 8 * OI + 8 * (double)O, NIO, float *, dw, float *, dbias, const act *, dy,    \
+      const act *, x, int64_t, N, int64_t, I, int64_t, O)                                          \
   ROW(6, quantise_rows, COMPUTES, SIZES(count, I), 5 * (double)count * (double)I, 0, void *,       \
       matrix, const float *, rows, int64_t, first, int64_t, count, int64_t, I, int64_t, O)         \
   ROW(7, linear_int8_forward, COMPUTES, SIZES(N, I, O),                                            \

@@ -67,6 +67,7 @@ struct plm_cpu_vector {
   /* ---- elementwise, n elements ---- */
   void (*from_float)(void *out, const float *in, int64_t n);
   void (*to_float)(float *out, const void *in, int64_t n);
+  void (*add_to_float)(float *sums, const void *x, int64_t n); /* sums_n += x_n */
   /* the same for bf16, whatever activations are */
   void (*bf16_from_float)(void *out, const float *in, int64_t n);
   void (*bf16_to_float)(float *out, const void *in, int64_t n);
@@ -101,7 +102,6 @@ struct plm_cpu_vector {
   /* dweight_D and dbias_D are those of the tile (=); dbias is NULL without a bias */
   void (*layer_norm_backward)(void *dx, float *dweight, float *dbias, const void *dh, const void *x,
                               const struct plm_layer_norm *norm, int64_t N, int64_t D);
-  void (*act_add_to_float)(float *sums, const void *x, int64_t n); /* sums_n += x_n */
   void (*qkv_forward)(void *out, const void *qkv, const void *vi, const struct plm_qkv_rows *rows);
   /* qk_dweight (2 H K) is that of the tile (=), of q and then of k; only with PLM_QK_NORM_WIDTH */
   void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], float *qk_dweight, const void *dqkv,

@@ -1,9 +1,9 @@
 /* Gradient of the weights of a Linear, dw_OI += dy_NO^T x_NI, and of its bias, the sums of the
  * columns of dy. Each thread computes a share of dw and sums over the tokens in strips, in their
- * order. The shares divide O, so the number of threads
- * changes their height. In bf16 products the bits do not depend on that (test_ops_products.c). In
- * fp32 products they do with oneDNN's kernels for AVX2. There the shares divide I if it is longer
- * than O, because the library rearranges all of the operand that is not divided.
+ * order. The shares divide O, so the number of threads changes their height. In bf16 products the
+ * bits do not depend on that (test_ops_products.c). In fp32 products they do with oneDNN's kernels
+ * for AVX2. There the shares divide I if it is longer than O, because the library rearranges all of
+ * the operand that is not divided.
  *
  * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
  * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
@@ -29,7 +29,7 @@ enum {
   PANEL_GAP = 16, /* floats between the rows of a panel */
   DEPTH_TILE = 1024,
   DEPTH_LAST = 128,
-  SUMMED = 64 /* rows of dy in a sum of columns; a multiple of it is PANEL_DEPTH */
+  SUMMED = 64 /* rows of dy in a sum of columns */
 };
 
 /* Rows or columns [*begin, *end) of dw in share `index` of `count`. Those after the last multiple
@@ -53,7 +53,7 @@ static void add_to_sums(const struct plm_cpu *cpu, float *sums, const act *row, 
 {
   sums += n / SUMMED * O;
   if (n % SUMMED == 0) memset(sums, 0, (size_t)columns * sizeof *sums);
-  cpu->vector.act_add_to_float(sums, row, columns);
+  cpu->vector.add_to_float(sums, row, columns);
 }
 
 /* ---- fp32, and bf16 that is widened ---- */
@@ -106,9 +106,10 @@ static void add_panel(const struct float_job *job, float *panel, const struct pa
   }
 }
 
-static bool divides_columns(const struct float_job *job)
+/* Whether threads divide the columns of dw instead of its rows. */
+static bool divides_columns(const struct plm_cpu *cpu, int64_t I, int64_t O)
 {
-  return job->I > job->O && job->cpu->isa == PLM_ISA_AVX2;
+  return I > O && cpu->isa == PLM_ISA_AVX2;
 }
 
 static void float_share(void *context, uint32_t index, uint32_t count)
@@ -116,7 +117,7 @@ static void float_share(void *context, uint32_t index, uint32_t count)
   const struct float_job *job = context;
   struct part part = {.columns = job->I};
   int64_t begin = 0, end = job->O;
-  if (divides_columns(job)) {
+  if (divides_columns(job->cpu, job->I, job->O)) {
     share_of(job->I, index, count, &part.column, &part.columns);
     part.columns -= part.column;
   } else {
@@ -129,17 +130,28 @@ static void float_share(void *context, uint32_t index, uint32_t count)
   }
 }
 
+/* The rows of dw in the largest share, or in a panel if that has fewer. */
+static int64_t panel_rows(const struct plm_cpu *cpu, int64_t I, int64_t O)
+{
+  int64_t rows = divides_columns(cpu, I, O) ? O : 0, begin, end;
+  for (uint32_t i = 0; i < cpu->ops.threads && rows < O; i++) {
+    share_of(O, i, cpu->ops.threads, &begin, &end);
+    if (end - begin > rows) rows = end - begin;
+  }
+  return rows < PANEL_ROWS ? rows : PANEL_ROWS;
+}
+
 /* Floats of a panel. */
-static int64_t panel_of(int64_t N, int64_t O)
+static int64_t panel_of(const struct plm_cpu *cpu, int64_t N, int64_t I, int64_t O)
 {
   const int64_t depth = N < PANEL_DEPTH ? N : PANEL_DEPTH;
-  return depth * ((O < PANEL_ROWS ? O : PANEL_ROWS) + PANEL_GAP);
+  return depth * (panel_rows(cpu, I, O) + PANEL_GAP);
 }
 
 int64_t plm_cpu_linear_weight_floats(const struct plm_cpu *cpu, int64_t N, int64_t I, int64_t O)
 {
   const int64_t depth = N < PANEL_DEPTH ? N : PANEL_DEPTH;
-  return cpu->ops.threads * (panel_of(N, O) + (cpu->bf16 ? depth * I : 0));
+  return cpu->ops.threads * (panel_of(cpu, N, I, O) + (cpu->bf16 ? depth * I : 0));
 }
 
 static void add_float(struct plm_cpu *cpu, float *dw, float *dbias, const act *dy, const act *x,
@@ -148,7 +160,7 @@ static void add_float(struct plm_cpu *cpu, float *dw, float *dbias, const act *d
   struct float_job job = {.cpu = cpu, .dw = dw, .dy = dy, .x = x, .N = N, .I = I, .O = O};
   const int64_t floats = plm_cpu_linear_weight_floats(cpu, N, I, O);
   const int64_t sums = dbias != NULL ? summed_tiles(N) * O : 0;
-  job.panel = panel_of(N, O);
+  job.panel = panel_of(cpu, N, I, O);
   job.stride = floats / cpu->ops.threads;
   job.space = plm_cpu_workspace(cpu, (size_t)(floats + sums) * sizeof *job.space);
   if (job.space == NULL) return;
@@ -274,7 +286,7 @@ static void sums_tile(void *context, int64_t tile, uint32_t thread)
     add_to_sums(job->cpu, job->sums, plm_act_at(job->cpu, job->dy, n * job->O), n, job->O, job->O);
 }
 
-/* The products read dy themselves, so its sums are an own pass. */
+/* The products read dy themselves, so its sums take a pass of their own. */
 static void add_bf16_bias(struct plm_cpu *cpu, float *dbias, const act *dy, int64_t N, int64_t O)
 {
   struct sums_job job = {.cpu = cpu, .dy = dy, .N = N, .O = O};

@@ -11,6 +11,13 @@ static void ACT(to_float)(float *out, const void *in, int64_t n)
     vstore_float(out + i, act_load((const ACT_TYPE *)in + i, n - i), n - i);
 }
 
+static void ACT(add_to_float)(float *sums, const void *x, int64_t n)
+{
+  for (int64_t i = 0; i < n; i += SIMD_WIDTH)
+    vstore_float(sums + i, vload_float(sums + i, n - i) + act_load((const ACT_TYPE *)x + i, n - i),
+                 n - i);
+}
+
 static void ACT(relu2_forward)(void *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
@@ -117,6 +124,7 @@ static void ACT(fill_elementwise)(struct plm_cpu_vector *vector)
 {
   vector->from_float = ACT(from_float);
   vector->to_float = ACT(to_float);
+  vector->add_to_float = ACT(add_to_float);
   vector->relu2_forward = ACT(relu2_forward);
   vector->relu2_backward = ACT(relu2_backward);
   vector->gelu_forward = ACT(gelu_forward);

@@ -54,16 +54,8 @@ static void ACT(layer_norm_backward)(void *dx, float *dweight, float *dbias, con
    (const ACT_TYPE *)x + n * D, norm, D);
 }
 
-static void ACT(act_add_to_float)(float *sums, const void *x, int64_t n)
-{
-  const ACT_TYPE *row = x;
-  for (int64_t i = 0; i < n; i += SIMD_WIDTH)
-    vstore_float(sums + i, vload_float(sums + i, n - i) + act_load(row + i, n - i), n - i);
-}
-
 static void ACT(fill_layer_norm)(struct plm_cpu_vector *vector)
 {
   vector->layer_norm_forward = ACT(layer_norm_forward);
   vector->layer_norm_backward = ACT(layer_norm_backward);
-  vector->act_add_to_float = ACT(act_add_to_float);
 }
