@@ -344,11 +344,14 @@ static void place_embedding(struct layout *layout)
     model->embedded = reserve_act(layout, &model->activations, rows * model->config.hidden_size);
 }
 
+/* Few and small, so they are also there for a backend that does not use them: a model's size does
+ * not depend on its backend. */
 static void place_token_rows(struct layout *layout)
 {
   struct plm_model *model = layout->model;
   struct plm_arena *arena = &model->workspace;
   struct token_rows *rows = &model->token_rows;
+  *rows = (struct token_rows){0};
   if (!plm_model_has_token_rows(model)) return;
   const size_t V = model->config.vocab_size, n = V * model->config.hidden_size;
   rows->tokens = arena_reserve(arena, (V + 1) * sizeof(int32_t));

@@ -117,15 +117,15 @@ struct rotary {
 };
 
 /* What the first block computes before its attention, for each token of the vocabulary
- * (token_rows.c). Rows (V); NULL: the model's first block is not computed by token. */
+ * (token_rows.c). */
 struct token_rows {
-  bool in_use;     /* by the current pass */
-  int32_t *tokens; /* (V + 1): 0, 1, ..., V */
-  float *factors;  /* (V): as dropout_factors */
-  act *before;     /* as `embedded` */
-  act *x, *mixed, *h;
-  act *qkv; /* (V, 3 D): qkv_raw, and then its gradient */
-  act *dx, *dh, *dp;
+  bool in_use;     /* by the current pass, from its forward part to the end of its backward part */
+  int32_t *tokens; /* (V + 1): 0, 1, ..., V. NULL: this model's first block takes all rows */
+  float *factors;  /* (V): as dropout_factors, and NULL where that is */
+  act *before;     /* (V, D): as `embedded`, and NULL where that is */
+  act *x, *mixed, *h; /* (V, D): as the block's. A plain block has no mixed */
+  act *qkv;           /* (V, 3 D): as its qkv_raw, and then the gradient of that */
+  act *dx, *dh, *dp;  /* (V, D): gradients of x, h and p; NULL unless it is trained */
 };
 
 struct plm_arena {
@@ -203,7 +203,7 @@ struct plm_model {
   int32_t *adapter_rows[2][3]; /* (N): n P + p for part p of P = 2 or 3 */
   uint64_t *adapter_keys;      /* of dropout: (B, L >> level) of each level, one after another */
   float *host_row_loss;
-  int32_t *host_positions;
+  int32_t *host_positions; /* (B L): positions or tokens, while they are copied */
 
   /* backward */
   act *stream[2]; /* the gradient of the residual stream, and a buffer to make the next one in */
@@ -347,6 +347,7 @@ void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const
 
 /* The inputs of a block's mix; the block is not a plain one. */
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block);
+
 /* Rows of x0, and where the documents of (B, L) tokens are. */
 struct embedded_rows {
   const int32_t *tokens, *begin, *end;
@@ -355,9 +356,10 @@ struct embedded_rows {
   act *before;    /* before emb_layer_norm_before; NULL without it */
   act *x;
 };
-/* tokens -> x, and back: the gradient of x -> that of the embedding's vectors (+=). `dx` is
- * changed; `spare` is as large. */
+/* tokens -> x */
 void plm_model_embed(struct plm_model *model, const struct embedded_rows *rows);
+/* The gradient of x, (B L, D) -> += that of the embedding's vectors. `dx` is changed, and so is
+ * `spare`, which is as large. */
 void plm_model_embed_backward(struct plm_model *model, const struct embedded_rows *rows, act *dx,
                               act *spare);
 /* Those of a whole batch, and those of the V tokens. */
@@ -365,16 +367,24 @@ struct embedded_rows plm_model_embedded_batch(const struct plm_model *model,
                                               const struct model_pass *pass);
 struct embedded_rows plm_model_embedded_tokens(const struct plm_model *model);
 
-/* Whether the model's first block can be computed by token; fills what never changes; decides for a
- * pass; whether that pass computes `block` so. The parts of the block, forward and backward. */
+/* Whether the first block of this model can be computed by token. */
 bool plm_model_has_token_rows(const struct plm_model *model);
+/* Fills token_rows.tokens, which never change. PLM_NO_MEMORY. */
 plm_status plm_model_upload_token_rows(struct plm_model *model, struct plm_error *error);
+/* Decides whether the pass computes its first block by token. */
 void plm_model_choose_token_rows(struct plm_model *model, const struct model_pass *pass);
+/* Whether the current pass computes this block by token. The next four functions then take the
+ * place of a part of it. */
 bool plm_model_by_token(const struct plm_model *model, const struct model_block *block);
+/* Embeddings of the V tokens -> h of each; and mixed of all rows, unless the block is plain. */
 void plm_model_token_rows_mix(struct plm_model *model, const struct model_pass *pass);
+/* h of each token -> qkv_raw of all rows */
 void plm_model_token_rows_qkv(struct plm_model *model, const struct model_pass *pass);
+/* dqkv (B L, 3 D) -> the gradients of the product's parameters, and dh of each token */
 void plm_model_token_rows_qkv_backward(struct plm_model *model, const struct model_pass *pass,
                                        const act *dqkv);
+/* dh of each token, and the stream's gradient of all rows unless the block is plain -> dx and dp of
+ * each token, and the gradients of the norm's or the mix's parameters */
 void plm_model_token_rows_mix_backward(struct plm_model *model, const struct model_pass *pass);
 
 /* The parts of a block, which recomputation runs again in the backward pass. */

@@ -1,8 +1,9 @@
 /* The first block reads the embeddings, which are the same wherever a token is the same. Up to its
  * queries, keys and values it is therefore computed for the V tokens instead of for all rows, whose
  * results are copies; backward, the gradients of equal rows are added up first. Rows do not depend
- * on each other in these operators, so the forward pass has the same bits either way. A sum of many
- * gradients would lose too much if it were rounded to bf16, so training does this only in fp32. */
+ * on each other in these operators, so the outputs have the same bits either way; only queries,
+ * keys and values of padding, which no other row reads, may differ. A sum of many gradients would
+ * lose too much if it were rounded to bf16, so training does this only in fp32. */
 #include <stdlib.h>
 
 #include "common/model/model_state.h"

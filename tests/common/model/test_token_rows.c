@@ -11,23 +11,18 @@
 
 enum { LENGTH = 128, MOST_CHUNKS = 8 };
 
-/* What each case changes. */
-enum change { AS_IT_IS, MASKED, NORM_BEFORE, FREEZES_EMBEDDINGS, ADAPTS, CHANGES };
-
 struct scene {
   struct plm_model_config config;
   struct plm_freeze freeze;
   enum plm_recompute recompute;
-  enum change change;
+  bool masked;
   struct case_batch placed;
 };
 
-static struct plm_model_config config_of(enum plm_architecture architecture, enum change change)
+static struct plm_model_config config_of(enum plm_architecture architecture)
 {
   struct plm_model_config config = case_config(architecture, 4, LENGTH);
-  if (change == NORM_BEFORE) config.emb_layer_norm_before = true;
-  if (change == ADAPTS)
-    config.lora = (struct plm_lora_config){.rank = 2, .alpha = 2, .targets = 1U << PLM_LORA_Q};
+  if (config.intermediate_size > 0) config.intermediate_size = 64; /* gate and up: not 3 D */
   return config;
 }
 
@@ -36,7 +31,7 @@ static void draw(struct scene *s)
   static const uint32_t lengths[] = {100, 27, 90, 60, 128, 11, 3, 80, 40, 0};
   static struct case_documents documents;
   case_documents_draw(&documents, lengths, s->config.vocab_size, 5);
-  if (s->change != MASKED) memcpy(documents.inputs, documents.ids, sizeof documents.inputs);
+  if (!s->masked) memcpy(documents.inputs, documents.ids, sizeof documents.inputs);
   case_batch_place(&s->placed, &documents, LENGTH, plm_architecture_group(&s->config), false);
   assert_in_range(s->placed.batch.chunks, 2, MOST_CHUNKS);
 }
@@ -45,20 +40,22 @@ struct outcome {
   struct model_case c;
   float *hidden, *gradients; /* no gradients unless it is trained */
   double loss;
-  int rows; /* of the product of q, k and v with the fewest rows */
+  int rows, trained_rows; /* of the product of q, k and v, and of its gradient, with the fewest */
 };
 
-/* The rows of the smallest forward product of width 3 D. */
-static int fewest_rows(struct plm_ops *ops, int D)
+/* The rows of the smallest product from width D to 3 D among the operators with this in their name.
+ */
+static int fewest_rows(struct plm_ops *ops, const char *operator_, int D)
 {
   unsigned count;
   const struct ops_trace_row *rows = ops_trace_end(ops, &count);
   int fewest = 0;
   for (unsigned i = 0; i < count; i++) {
     int N, I, O;
-    const char *shape = strstr(rows[i].name, "forward ");
-    if (shape == NULL || strncmp(rows[i].name, "linear_", 7) != 0) continue;
-    if (sscanf(shape, "forward %d x %d x %d", &N, &I, &O) != 3 || I != D || O != 3 * D) continue;
+    const char *shape = strchr(rows[i].name, ' ');
+    if (strncmp(rows[i].name, "linear_", 7) != 0 || strstr(rows[i].name, operator_) == NULL)
+      continue;
+    if (sscanf(shape, " %d x %d x %d", &N, &I, &O) != 3 || I != D || O != 3 * D) continue;
     if (fewest == 0 || N < fewest) fewest = N;
   }
   return fewest;
@@ -77,13 +74,15 @@ static struct outcome run(struct scene *s, int precision, bool trains, bool shar
   model_case_open(c, &s->config, &options, precision, 5);
   assert_true(c->ops->shares_rows);
   c->ops->shares_rows = shares;
+  ops_trace_begin(c->ops);
   if (trains) outcome.gradients = model_case_gradients_of(c, &s->placed, &outcome.loss);
+  outcome.trained_rows = fewest_rows(c->ops, "backward_weight", D);
   plm_model_attention_masks(c->model, &s->placed.batch, c->window, c->masks);
   ops_trace_begin(c->ops);
   assert_int_equal(plm_model_infer(c->model, &(struct plm_masked_batch){&s->placed.batch, c->masks},
                                    s->placed.inputs, NULL, 0, outcome.hidden, NULL, NULL),
                    PLM_OK);
-  outcome.rows = fewest_rows(c->ops, D);
+  outcome.rows = fewest_rows(c->ops, "forward", D);
   return outcome;
 }
 
@@ -107,6 +106,7 @@ static void compare(struct scene *s, int precision, bool trains, uint32_t rows)
   const int N = (int)s->placed.batch.chunks * LENGTH;
   assert_int_equal(all.rows, N);
   assert_int_equal(by_token.rows, rows == 0 ? N : (int)rows);
+  assert_int_equal(by_token.trained_rows, trains ? by_token.rows : 0);
   assert_memory_equal(by_token.hidden, all.hidden,
                       (size_t)N * s->config.hidden_size * sizeof(float));
   assert_true(by_token.loss == all.loss);
@@ -124,7 +124,7 @@ static void architectures_give_the_same(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     for (int kind = 0; kind < 4; kind++) { /* training in bf16 adds the gradients of all rows */
-      struct scene s = {.config = config_of(of[i], AS_IT_IS)};
+      struct scene s = {.config = config_of(of[i])};
       const bool trains = kind < 2, narrow = kind % 2 == 1;
       compare(&s, narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, trains,
               trains && narrow ? 0 : s.config.vocab_size);
@@ -135,26 +135,57 @@ static void architectures_give_the_same(void **state)
 static void masked_documents_have_rows_of_their_own(void **state)
 {
   (void)state;
-  struct scene s = {.config = config_of(PLM_ESM2, MASKED), .change = MASKED};
+  struct scene s = {.config = config_of(PLM_ESM2), .masked = true};
   compare(&s, PLM_PRECISION_FP32, true, 0);
-  s = (struct scene){.config = config_of(PLM_ESM2, MASKED), .change = MASKED};
   s.config.token_dropout = false;
   compare(&s, PLM_PRECISION_FP32, true, s.config.vocab_size);
-  s = (struct scene){.config = config_of(PLM_UNET, MASKED), .change = MASKED};
+  s.config = config_of(PLM_UNET);
   compare(&s, PLM_PRECISION_FP32, true, s.config.vocab_size);
 }
 
 static void other_parts_are_kept(void **state)
 {
   (void)state;
-  struct scene s = {.config = config_of(PLM_ESM2, NORM_BEFORE)};
+  struct scene s = {.config = config_of(PLM_ESM2)};
+  s.config.emb_layer_norm_before = true;
   compare(&s, PLM_PRECISION_FP32, true, s.config.vocab_size);
-  s = (struct scene){.config = config_of(PLM_ESM2, AS_IT_IS), .freeze = {.embeddings = true}};
+  s = (struct scene){.config = config_of(PLM_ESM2), .freeze = {.embeddings = true}};
   compare(&s, PLM_PRECISION_FP32, true, s.config.vocab_size);
-  s = (struct scene){.config = config_of(PLM_UNET, AS_IT_IS), .recompute = PLM_RECOMPUTE_BLOCK};
+  s = (struct scene){.config = config_of(PLM_UNET), .recompute = PLM_RECOMPUTE_BLOCK};
   compare(&s, PLM_PRECISION_FP32, true, s.config.vocab_size);
-  s = (struct scene){.config = config_of(PLM_ESM2, ADAPTS)}; /* its adapters read each row */
+  s = (struct scene){.config = config_of(PLM_ESM2), .recompute = PLM_RECOMPUTE_BLOCK};
+  compare(&s, PLM_PRECISION_FP32, true, s.config.vocab_size);
+  s = (struct scene){.config = config_of(PLM_ESM2)}; /* adapters read each row */
+  s.config.lora = (struct plm_lora_config){.rank = 2, .alpha = 2, .targets = 1U << PLM_LORA_Q};
   compare(&s, PLM_PRECISION_FP32, true, 0);
+}
+
+/* Room for fewer rows has no rows of tokens, and room for more has them again. */
+static void room_may_change(void **state)
+{
+  (void)state;
+  struct scene s = {.config = config_of(PLM_ESM2)};
+  const struct plm_model_options options = {.max_chunks = MOST_CHUNKS};
+  const uint32_t chunks[] = {2, 1, 2};
+  struct model_case c;
+  draw(&s);
+  model_case_open(&c, &s.config, &options, PLM_PRECISION_FP32, 5);
+  for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+    float hidden[2 * LENGTH * 32];
+    struct case_batch part;
+    case_batch_part(&part, &s.placed, 0, chunks[i]);
+    assert_int_equal(plm_model_make_room(c.model, chunks[i], LENGTH, NULL), PLM_OK);
+    plm_model_attention_masks(c.model, &part.batch, c.window, c.masks);
+    ops_trace_begin(c.ops);
+    assert_int_equal(plm_model_infer(c.model, &(struct plm_masked_batch){&part.batch, c.masks},
+                                     part.inputs, NULL, 0, hidden, NULL, NULL),
+                     PLM_OK);
+    assert_int_equal(fewest_rows(c.ops, "forward", (int)s.config.hidden_size),
+                     chunks[i] == 1 ? LENGTH : (int)s.config.vocab_size);
+    case_batch_free(&part);
+  }
+  model_case_close(&c);
+  case_batch_free(&s.placed);
 }
 
 int main(void)
@@ -163,6 +194,7 @@ int main(void)
       cmocka_unit_test(architectures_give_the_same),
       cmocka_unit_test(masked_documents_have_rows_of_their_own),
       cmocka_unit_test(other_parts_are_kept),
+      cmocka_unit_test(room_may_change),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
