@@ -26,7 +26,7 @@ struct scoring {
   struct plm_variant_reader *reader;
   struct plm_variant_scorer *scorer;
   struct plm_score_output *output;
-  uint64_t variants, wrong;
+  uint64_t variants, wrong, read; /* checked, wrong ones of them, and read again */
   struct plm_numbering numbering;
   struct plm_error first_wrong;
   /* the block at hand */
@@ -145,7 +145,8 @@ static plm_status draw_map(const struct scoring *scoring, struct plm_error *erro
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
 }
 
-/* Reads the next entries, which have been checked, up to the size of a block. */
+/* Reads the next entries, which have been checked, up to the size of a block. There have to be as
+ * many as were checked, because the file is opened again and memory was taken for them. */
 static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_error *error)
 {
   plm_text_clear(&scoring->fields);
@@ -153,7 +154,10 @@ static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_
     struct plm_variant_entry entry;
     bool ended;
     PLM_TRY(plm_variant_reader_next(scoring->reader, &entry, &ended, error));
-    if (ended) break;
+    if (ended && scoring->read == scoring->variants) break;
+    if (ended || scoring->read++ == scoring->variants)
+      return plm_error_set(error, PLM_FORMAT, "%s changed while it was read",
+                           scoring->request->reader.csv);
     PLM_TRY(plm_variant_parse(scoring->wild_type, entry.text, entry.size, &scoring->block[*count],
                               error));
     plm_variant_reader_fields(scoring->reader, &entry, &scoring->fields);

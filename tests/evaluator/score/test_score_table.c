@@ -3,10 +3,13 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -327,6 +330,40 @@ static void a_table_without_rows_is_refused(void **state)
   assert_string_equal(error.what, "there are no variants to score");
 }
 
+static const char *changed; /* what the table is when it is opened again; NULL: what it was */
+static int openings;
+
+/* Takes the place of libc's function in this program. */
+int open(const char *path, int flags, ...)
+{
+  va_list arguments;
+  va_start(arguments, flags);
+  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
+  va_end(arguments);
+  if (changed != NULL && strcmp(path, table) == 0 && openings++ == 1)
+    scratch_write(table, changed, strlen(changed));
+  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+/* A row more, and a row fewer, than were checked. */
+static void a_table_that_changes_is_refused(void **state)
+{
+  (void)state;
+  static const char *const tables[] = {"mutant,dms\nM1A,3\nK2L,5\nA4M,1\n", "mutant,dms\nM1A,3\n"};
+  for (int i = 0; i < 2; i++) {
+    struct plm_error error;
+    char expected[300];
+    const struct plm_score_request request = request_of("mutant,dms\nM1A,3\nK2L,5\n");
+    changed = tables[i];
+    openings = 0;
+    fails(&request, &error);
+    changed = NULL;
+    snprintf(expected, sizeof expected, "%s changed while it was read", table);
+    assert_string_equal(error.what, expected);
+  }
+}
+
 /* ---- the model ------------------------------------------------------------------------------- */
 
 /* The score of a first residue, from the logits where it is masked. */
@@ -441,6 +478,7 @@ int main(void)
       TEST(wrong_variants_are_told_and_counted),
       TEST(another_numbering_is_proposed),
       TEST(a_table_without_rows_is_refused),
+      TEST(a_table_that_changes_is_refused),
       TEST(options_have_to_fit_the_model),
       TEST(a_model_that_is_not_there_is_named),
       TEST(positions_are_scored),
