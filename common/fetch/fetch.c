@@ -30,10 +30,11 @@ struct fetch {
   char hash[PLM_HASH_HEX_SIZE]; /* of data.mdb: the entry's name */
   const char *part;             /* the folder in which it is made */
   struct plm_corpus_files files;
-  int data; /* descriptor of data.mdb in part */
+  char path[PLM_PATH_SIZE]; /* of data.mdb in part */
+  int data;                 /* its descriptor */
   struct plm_hasher *hasher;
   struct plm_progress progress;
-  uint64_t done, left; /* bytes that are hashed, and that an interrupted fetch left */
+  uint64_t done; /* bytes that are hashed */
 };
 
 /* ---- corpus.json ----------------------------------------------------------------------------- */
@@ -90,29 +91,31 @@ static plm_status fetch_on_data(void *context, const struct plm_file_part *recei
   return PLM_OK;
 }
 
-/* Opens the part. The caller closes fetch->data. */
+/* Opens the part. If that succeeds, the caller closes fetch->data. */
 static plm_status open_part(struct fetch *fetch, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_directory_make(fetch->part, error));
   PLM_TRY(plm_path_join(path, fetch->part, PLM_CORPUS_DESCRIPTION, error));
   PLM_TRY(plm_file_write(path, fetch->text, fetch->text_bytes, 0666, error));
-  PLM_TRY(plm_path_join(path, fetch->part, PLM_CORPUS_DATA, error));
-  fetch->data = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (fetch->data < 0) return plm_error_errno(error, "cannot open %s", path);
-  return plm_file_size(path, &fetch->left, error);
+  PLM_TRY(plm_path_join(fetch->path, fetch->part, PLM_CORPUS_DATA, error));
+  fetch->data = open(fetch->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (fetch->data < 0) return plm_error_errno(error, "cannot open %s", fetch->path);
+  return PLM_OK;
 }
 
 /* Hashes what an interrupted fetch left in the part. */
 static plm_status hash_part(struct fetch *fetch, struct plm_error *error)
 {
   enum { BUFFER = 1 << 20 };
+  uint64_t left;
+  PLM_TRY(plm_file_size(fetch->path, &left, error));
   char *buffer = plm_alloc_pages(BUFFER);
   plm_status status = PLM_OK;
-  while (status == PLM_OK && fetch->done < fetch->left) {
-    const uint64_t more = fetch->left - fetch->done;
+  while (status == PLM_OK && fetch->done < left) {
+    const uint64_t more = left - fetch->done;
     const size_t size = more < BUFFER ? (size_t)more : BUFFER;
-    status = plm_file_read_at(fetch->data, buffer, size, fetch->done, fetch->part, error);
+    status = plm_file_read_at(fetch->data, buffer, size, fetch->done, fetch->path, error);
     if (status == PLM_OK) status = plm_stop_check(stopped, error);
     if (status == PLM_OK) add_bytes(fetch, buffer, size);
   }

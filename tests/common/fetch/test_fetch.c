@@ -51,9 +51,10 @@ int clock_gettime(clockid_t clock, struct timespec *now)
   return result;
 }
 
-/* ---- a signal -------------------------------------------------------------------------------- */
+/* ---- a signal, and a file that cannot be read ------------------------------------------------ */
 
-static off_t stops_in; /* a stop signal comes when a file of this size is read; 0: none */
+static off_t stops_in;   /* a stop signal comes when a file of this size is read; 0: none */
+static off_t unreadable; /* a file of this size cannot be read; 0: none */
 
 /* Takes the place of libc's function in this program. */
 ssize_t pread(int file, void *bytes, size_t size, off_t at)
@@ -61,6 +62,10 @@ ssize_t pread(int file, void *bytes, size_t size, off_t at)
   struct stat information;
   if (stops_in != 0 && fstat(file, &information) == 0 && information.st_size == stops_in)
     plm_stop_requested = SIGTERM;
+  if (unreadable != 0 && fstat(file, &information) == 0 && information.st_size == unreadable) {
+    errno = EIO;
+    return -1;
+  }
   if (own_clock) fetch_head_parts++; /* a second passes */
   return syscall(SYS_pread64, file, bytes, size, at);
 }
@@ -312,6 +317,35 @@ static void a_stop_signal_leaves_the_part(void **state)
 }
 
 /* A corpus that is not what its description says is asked for once, and nothing of it is kept. */
+static void what_cannot_be_read_is_named(void **state)
+{
+  enum { SOME = 5000 };
+  (void)state;
+  static const char bytes[SOME];
+  struct fetch_head head;
+  struct plm_fetched fetched = {0};
+  struct plm_error error = {0};
+  struct plm_corpus_description description;
+  char part[PLM_PATH_SIZE], hash[PLM_HASH_HEX_SIZE], path[PLM_PATH_SIZE];
+  char expected[PLM_PATH_SIZE + 64];
+  fetch_head_open(&head, 1);
+  assert_int_equal(plm_corpus_description_read(head.folders[0], &description, NULL), PLM_OK);
+  plm_hash_to_hex(description.files.whole, hash);
+  plm_corpus_description_deinit(&description);
+  snprintf(part, sizeof part, "%.3000s/%s.part", scratch_path("unreadable"), hash);
+  assert_int_equal(plm_directory_make(part, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, part, PLM_CORPUS_DATA, NULL), PLM_OK);
+  scratch_write(path, bytes, SOME);
+  const struct plm_fetch_options options = options_of(&head, "unreadable");
+  unreadable = SOME;
+  const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+  unreadable = 0;
+  assert_int_equal(status, PLM_IO);
+  snprintf(expected, sizeof expected, "cannot read %s: Input/output error", path);
+  assert_string_equal(error.what, expected);
+  fetch_head_close(&head);
+}
+
 static void a_damaged_corpus_is_not_kept(void **state)
 {
   (void)state;
@@ -429,6 +463,7 @@ int main(void)
       cmocka_unit_test(a_head_has_at_most_16_corpora),
       cmocka_unit_test(an_interrupted_fetch_is_continued),
       cmocka_unit_test(a_stop_signal_leaves_the_part),
+      cmocka_unit_test(what_cannot_be_read_is_named),
       cmocka_unit_test(a_damaged_corpus_is_not_kept),
       cmocka_unit_test(a_corpus_is_synced),
       cmocka_unit_test(the_bar_is_removed),
