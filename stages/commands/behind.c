@@ -131,9 +131,8 @@ plm_status plm_behind_wait_ready(const char *run, int pid, struct plm_error *err
 plm_status plm_behind_log(const char *run, struct plm_error *error)
 {
   char logs[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
-  /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
-  PLM_ASSERT(plm_path_join(logs, run, PLM_RUN_LOGS, NULL) == PLM_OK &&
-             plm_path_join(path, logs, "supervisor.log", NULL) == PLM_OK);
+  PLM_TRY(plm_path_join(logs, run, PLM_RUN_LOGS, error));
+  PLM_TRY(plm_path_join(path, logs, "supervisor.log", error));
   plm_log_file_turn_idle(path);
   const int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -1,7 +1,8 @@
-/* Waiting for a run in the background that has ended before it could be asked. */
+/* Waiting for a run in the background that has ended before it could be asked, and its log. */
 #include "stages/commands/behind.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -48,11 +49,25 @@ static void a_run_that_was_stopped_has_no_failure(void **state)
   assert_int_equal(plm_behind_wait_ready(run, ends_with(0), &error), PLM_OK);
 }
 
+/* Of the longest path that has logs, and of one that has none: nothing is turned to a log. */
+static void a_path_that_is_too_long_is_an_error(void **state)
+{
+  static const size_t lengths[] = {PLM_PATH_SIZE - sizeof "/logs", PLM_PATH_SIZE - 1};
+  struct plm_error error = {0};
+  (void)state;
+  for (size_t i = 0; i < 2; i++) {
+    memset(run, 'r', lengths[i]);
+    run[lengths[i]] = '\0';
+    assert_int_equal(plm_behind_log(run, &error), PLM_LIMIT);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failure_is_told_with_its_code),
       cmocka_unit_test(a_run_that_was_stopped_has_no_failure),
+      cmocka_unit_test(a_path_that_is_too_long_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
