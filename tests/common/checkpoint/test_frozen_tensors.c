@@ -159,7 +159,7 @@ static plm_status take_both(void *context, struct plm_error *error)
 static void a_lack_of_memory_is_said(void **state)
 {
   (void)state;
-  failing_disk_try(take_both, (char *)write_file("esm.b.weight", PLM_F32), 0);
+  failing_disk_try(take_both, (char *)write_file("esm.b.weight", PLM_F32), NULL);
   failing_memory_try(take_both, (char *)write_file("esm.b.weight", PLM_F32), 8);
 }
 

@@ -355,7 +355,7 @@ static void a_header_is_read_whole_or_not_at_all(void **state)
   (void)state;
   snprintf(path, sizeof path, "%s", scratch_path("two.safetensors"));
   assert_int_equal(plm_safetensors_write(path, tensors, 2, &metadata, 1, NULL), PLM_OK);
-  failing_disk_try(open_two, path, 0);
+  failing_disk_try(open_two, path, NULL);
   failing_memory_try(open_two, path, 20);
 }
 

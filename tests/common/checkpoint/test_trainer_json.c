@@ -93,7 +93,7 @@ static void a_lack_of_memory_is_said(void **state)
   scratch_run(folder);
   assert_int_equal(plm_path_join(path, folder, "trainer.json", NULL), PLM_OK);
   scratch_write(path, "{\"step\": 5}", 11);
-  failing_disk_try(read_json, folder, 0);
+  failing_disk_try(read_json, folder, NULL);
   failing_memory_try(read_json, folder, 3);
 }
 

@@ -387,10 +387,10 @@ static plm_status open_and_close(void *context, struct plm_error *error)
   return status;
 }
 
-static void a_lack_of_memory_is_said(void **state)
+static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
-  failing_disk_try(open_and_close, directory, 0);
+  failing_disk_try(open_and_close, directory, NULL);
   failing_memory_try(open_and_close, directory, 20);
 }
 
@@ -406,7 +406,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(what_is_refused_is_closed, begin, end),
       cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_made_is_an_error, begin, end),
       cmocka_unit_test(paths_have_a_limit),
-      cmocka_unit_test_setup_teardown(a_lack_of_memory_is_said, begin, end),
+      cmocka_unit_test_setup_teardown(failures_of_memory_and_disk_are_said, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,13 +31,22 @@ static plm_status fetch_anew(void *context, struct plm_error *error)
 static void each_failure_of_the_disk_is_an_error(void **state)
 {
   (void)state;
+  static const char *const unnoticed[] = {
+      /* a copy that cannot be read once it has its name is made again */
+      "open */fails/*[0-9a-f]/corpus.json",
+      "read */fails/*[0-9a-f]/corpus.json",
+      "read */fails/*[0-9a-f]/corpus.json",
+      "open */fails/*[0-9a-f]/data.mdb",
+      "pread */fails/*[0-9a-f]/data.mdb",
+      "pread */fails/*[0-9a-f]/data.mdb",
+      NULL};
   struct fetch_head head;
   fetch_head_open(&head, 1);
   char cache[200];
   struct plm_fetch_options options = options_of(&head, "fails");
   snprintf(cache, sizeof cache, "%.199s", options.cache);
   options.cache = cache;
-  failing_disk_try(fetch_anew, &options, 6); /* a copy that cannot be read is made again */
+  failing_disk_try(fetch_anew, &options, unnoticed);
   fetch_head_close(&head);
 }
 

@@ -151,7 +151,7 @@ static void a_lack_of_memory_is_said(void **state)
   scratch_run(run);
   assert_int_equal(plm_path_join(path, run, PLM_RUN_DONE, NULL), PLM_OK);
   scratch_write(path, text, sizeof text - 1);
-  failing_disk_try(read_done, run, 0);
+  failing_disk_try(read_done, run, NULL);
   failing_memory_try(read_done, run, 3);
 }
 

@@ -269,7 +269,7 @@ static void a_lack_of_memory_is_an_error(void **state)
   snprintf(path, sizeof path, "%s/long.fa", scratch_directory());
   scratch_write(path, text, LONG + 4);
   free(text);
-  failing_disk_try(read_a_long_record, path, 0);
+  failing_disk_try(read_a_long_record, path, NULL);
   failing_memory_try(read_a_long_record, path, 2);
 }
 

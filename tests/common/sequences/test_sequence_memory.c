@@ -1,4 +1,5 @@
-/* Reading sequences and labels while memory runs out, at each of the allocations that may fail. */
+/* Reading sequences and labels while memory runs out, at each of the allocations that may fail, and
+ * labels while the disk fails, at each call. */
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
@@ -119,7 +120,7 @@ static plm_status read_labels(void *context, struct plm_error *error)
   return status;
 }
 
-static void a_table_of_labels_says_that_memory_ran_out(void **state)
+static void a_table_of_labels_says_what_failed(void **state)
 {
   static const char *const names[] = {"labels.csv", "classes.csv", "labels.jsonl", "residues.csv",
                                       "several.csv"};
@@ -146,7 +147,7 @@ static void a_table_of_labels_says_that_memory_ran_out(void **state)
     scratch_write(file.path, text.data, text.length);
     plm_text_deinit(&text);
     if (read_labels(&file, &error) != PLM_OK) fail_msg("%s: %s", names[i], error.what);
-    failing_disk_try(read_labels, &file, 0);
+    failing_disk_try(read_labels, &file, NULL);
     failing_memory_try(read_labels, &file, 5);
   }
 }
@@ -155,7 +156,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_format_says_that_memory_ran_out),
-      cmocka_unit_test(a_table_of_labels_says_that_memory_ran_out),
+      cmocka_unit_test(a_table_of_labels_says_what_failed),
   };
   plm_log_init("t", PLM_LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* `embed` while memory runs out, at each of its allocations. */
+/* `embed` while memory runs out, at each of its allocations, or the disk fails, at each of its
+ * calls. */
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
@@ -51,7 +52,7 @@ static plm_status embed(void *context, struct plm_error *error)
   return status;
 }
 
-static void a_lack_of_memory_is_said(void **state)
+static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
   static const char fasta[] = ">a\nLAGV\n>b\nSERTIDPK\n";
@@ -75,13 +76,13 @@ static void a_lack_of_memory_is_said(void **state)
   plm_log_init("t", PLM_LOG_ERROR);
   assert_int_equal(plm_pooling_parse("mean,std", &task.request.pooling, NULL), PLM_OK);
   assert_int_equal(embed(&task, NULL), PLM_OK);
-  failing_disk_try(embed, &task, 0);
+  failing_disk_try(embed, &task, NULL);
   failing_memory_try(embed, &task, 200);
   free(task.expected);
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(failures_of_memory_and_disk_are_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

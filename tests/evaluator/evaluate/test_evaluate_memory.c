@@ -1,4 +1,5 @@
-/* `evaluate` while memory runs out, at each of its allocations. */
+/* `evaluate` while memory runs out, at each of its allocations, or the disk fails, at each of its
+ * calls. */
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
@@ -43,7 +44,7 @@ static plm_status evaluate(void *context, struct plm_error *error)
   return status;
 }
 
-static void a_lack_of_memory_is_said(void **state)
+static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
   char folder[200], corpus[200];
@@ -63,13 +64,13 @@ static void a_lack_of_memory_is_said(void **state)
   write_corpus(corpus);
   plm_log_init("t", PLM_LOG_ERROR);
   captured_begin(STDOUT_FILENO);
-  failing_disk_try(evaluate, &request, 0);
+  failing_disk_try(evaluate, &request, NULL);
   failing_memory_try(evaluate, &request, 100);
   captured_end();
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(failures_of_memory_and_disk_are_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* `generate` while memory runs out, at each of its allocations. */
+/* `generate` while memory runs out, at each of its allocations, or the disk fails, at each of its
+ * calls. */
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
@@ -70,12 +71,12 @@ static void generates(enum plm_objective objective, const char *text)
   scratch_write(in, text, strlen(text));
   plm_log_init("t", PLM_LOG_ERROR);
   assert_int_equal(generate(&task, NULL), PLM_OK);
-  failing_disk_try(generate, &task, 0);
+  failing_disk_try(generate, &task, NULL);
   failing_memory_try(generate, &task, 100);
   free(task.expected);
 }
 
-static void a_lack_of_memory_is_said(void **state)
+static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
   generates(PLM_OBJECTIVE_MLM, ">a\nLA__V\n>b\nSERTIDPK\n");
@@ -84,6 +85,6 @@ static void a_lack_of_memory_is_said(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(failures_of_memory_and_disk_are_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

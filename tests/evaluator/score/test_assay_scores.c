@@ -120,10 +120,12 @@ static plm_status open_scores(void *context, struct plm_error *error)
 static void each_failure_of_the_disk_is_an_error(void **state)
 {
   (void)state;
+  /* it says that another command has locked it */
+  static const char *const unnoticed[] = {"open */fails", NULL};
   char folder[200];
   snprintf(folder, sizeof folder, "%.199s", scratch_path("fails"));
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
-  failing_disk_try(open_scores, folder, 1); /* of the lock it says that another command holds it */
+  failing_disk_try(open_scores, folder, unnoticed);
 }
 
 static void an_assay_has_its_file(void **state)
@@ -228,7 +230,7 @@ static plm_status read_three(void *context, struct plm_error *error)
 static void a_lack_of_memory_is_an_error(void **state)
 {
   (void)state;
-  failing_disk_try(read_three, NULL, 0);
+  failing_disk_try(read_three, NULL, NULL);
   failing_memory_try(read_three, NULL, 3);
 }
 

@@ -1,4 +1,5 @@
-/* `score` while memory runs out, at each of its allocations. */
+/* `score` while memory runs out, at each of its allocations, or the disk fails, at each of its
+ * calls. */
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_memory.h"
 
@@ -60,8 +61,7 @@ static plm_status run(void *context, struct plm_error *error)
   return status;
 }
 
-/* unnoticed: of a lock, it says that another command holds it */
-static void tries(way *score, long least, int unnoticed)
+static void tries(way *score, long least, const char *const *unnoticed)
 {
   captured_begin(STDOUT_FILENO);
   failing_disk_try(run, &score, unnoticed);
@@ -122,25 +122,27 @@ static plm_status report_assays(struct plm_ops *ops, struct plm_error *error)
 static void masked_models(void **state)
 {
   (void)state;
+  /* it says that another command has locked it */
+  static const char *const unnoticed[] = {"open */scores", NULL};
   make_files(PLM_OBJECTIVE_MLM);
-  tries(score_table, 100, 0);
-  tries(score_all, 100, 0);
-  tries(score_positions, 100, 0);
-  tries(score_indels, 100, 0);
+  tries(score_table, 100, NULL);
+  tries(score_all, 100, NULL);
+  tries(score_positions, 100, NULL);
+  tries(score_indels, 100, NULL);
   way *first = report_assays; /* which makes the scores */
   assert_int_equal(plm_path_remove(scores, NULL), PLM_OK);
   captured_begin(STDOUT_FILENO);
   assert_int_equal(run(&first, NULL), PLM_OK);
   captured_end();
-  tries(report_assays, 100, 1);
+  tries(report_assays, 100, unnoticed);
 }
 
 static void causal_models(void **state)
 {
   (void)state;
   make_files(PLM_OBJECTIVE_CAUSAL);
-  tries(score_all, 100, 0);
-  tries(score_indels, 100, 0);
+  tries(score_all, 100, NULL);
+  tries(score_indels, 100, NULL);
 }
 
 int main(void)

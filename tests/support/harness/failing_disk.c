@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,19 +13,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/files/file.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
 #define WEAK __attribute__((weak))
 
-static atomic_long left = -1; /* calls that succeed before one fails; -1: all do */
-static char failed[512];      /* the call, for messages */
+static atomic_long left = -1;           /* calls that succeed before one fails; -1: all do */
+static char failed[PLM_PATH_SIZE + 16]; /* the call and its path; "": none has failed */
 static dev_t device;
 
-static bool fails(const char *call, const char *name)
+/* Counts a call of any thread. Whether it is the one that fails. */
+static bool is_last(void)
 {
-  if (left < 0 || left-- > 0) return false;
-  snprintf(failed, sizeof failed, "%s %s", call, name);
+  long at = left;
+  while (at >= 0 && !atomic_compare_exchange_weak(&left, &at, at - 1)) continue;
+  return at == 0;
+}
+
+static bool fails(const char *call, const char *path)
+{
+  snprintf(failed, sizeof failed, "%s %s", call, path);
   errno = EIO;
   return true;
 }
@@ -32,21 +41,28 @@ static bool fails(const char *call, const char *name)
 static bool path_fails(const char *call, const char *path)
 {
   const char *folder = left < 0 ? "" : scratch_directory();
-  return left >= 0 && strncmp(path, folder, strlen(folder)) == 0 && fails(call, path);
+  return left >= 0 && strncmp(path, folder, strlen(folder)) == 0 && is_last() && fails(call, path);
 }
 
 static bool file_fails(const char *call, int file)
 {
   struct stat about;
-  return left >= 0 && file > STDERR_FILENO && fstat(file, &about) == 0 && about.st_dev == device &&
-         (S_ISREG(about.st_mode) || S_ISDIR(about.st_mode)) && fails(call, "");
+  char entry[32], path[PLM_PATH_SIZE];
+  if (left < 0 || file <= STDERR_FILENO || fstat(file, &about) != 0 || about.st_dev != device ||
+      (!S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)) || !is_last())
+    return false;
+  snprintf(entry, sizeof entry, "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(entry, path, sizeof path - 1);
+  path[length > 0 ? length : 0] = '\0';
+  return fails(call, path);
 }
 
 WEAK int open(const char *path, int flags, ...)
 {
   va_list arguments;
   va_start(arguments, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
+  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
   return path_fails("open", path) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
@@ -105,9 +121,7 @@ WEAK int ftruncate(int file, off_t size)
 
 long failing_disk_pause(void)
 {
-  const long at = left;
-  left = -1;
-  return at;
+  return atomic_exchange(&left, -1);
 }
 
 void failing_disk_resume(long at)
@@ -115,26 +129,39 @@ void failing_disk_resume(long at)
   left = at;
 }
 
-void failing_disk_try(failing_disk_work *work, void *context, int unnoticed)
+bool failing_disk_failed(const char *path)
 {
+  const char *blank = strchr(failed, ' ');
+  return blank != NULL && strcmp(blank + 1, path) == 0;
+}
+
+void failing_disk_try(failing_disk_work *work, void *context, const char *const *unnoticed)
+{
+  static const char *const none[] = {NULL};
   struct stat about;
-  int ignored = 0;
+  unsigned long used = 0; /* bits: which of unnoticed have come */
+  if (unnoticed == NULL) unnoticed = none;
   assert_int_equal(stat(scratch_directory(), &about), 0);
   device = about.st_dev;
   for (long at = 0;; at++) {
     struct plm_error error = {0};
+    failed[0] = '\0';
     left = at;
     const plm_status status = work(context, &error);
-    const long rest = left;
-    left = -1;
+    const long rest = failing_disk_pause();
     if (rest >= 0) {
-      if (status != PLM_OK || ignored != unnoticed)
-        fail_msg("status %d, \"%s\"; %d failures were not noticed", (int)status, error.what,
-                 ignored);
+      if (status != PLM_OK) fail_msg("status %d, \"%s\"", (int)status, error.what);
+      for (size_t i = 0; unnoticed[i] != NULL; i++)
+        if ((used >> i & 1) == 0) fail_msg("no failure of %s was unnoticed", unnoticed[i]);
       return;
     }
     const bool said = status != PLM_OK && strstr(error.what, strerror(EIO)) != NULL;
-    if (!said && ++ignored > unnoticed)
+    if (said) continue;
+    size_t i = 0;
+    while (unnoticed[i] != NULL && ((used >> i & 1) != 0 || fnmatch(unnoticed[i], failed, 0) != 0))
+      i++;
+    if (unnoticed[i] == NULL)
       fail_msg("%ld: %s: status %d, \"%s\"", at, failed, (int)status, error.what);
+    used |= 1ul << i;
   }
 }

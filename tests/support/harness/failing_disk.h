@@ -2,6 +2,8 @@
 #ifndef PLM_TESTS_SUPPORT_HARNESS_FAILING_DISK_H
 #define PLM_TESTS_SUPPORT_HARNESS_FAILING_DISK_H
 
+#include <stdbool.h>
+
 #include "common/base/status.h"
 
 /* Work on files below scratch_directory() that begins anew each time and releases everything. */
@@ -9,11 +11,16 @@ typedef plm_status failing_disk_work(void *context, struct plm_error *error);
 
 /* Repeats the work: first its first call fails with EIO, then the second one, until all succeed.
  * Each attempt but the last has to end with an error whose message has the words for EIO, except
- * for as many as `unnoticed`, in which the work can do without the call or says something else. */
-void failing_disk_try(failing_disk_work *work, void *context, int unnoticed);
+ * those that `unnoticed` lists up to a NULL (NULL: none), in which the work can do without the
+ * call or says something else. Each is a pattern of one call and its path, such as "open *.lock",
+ * in which * is any text; all of them have to come, in any order. */
+void failing_disk_try(failing_disk_work *work, void *context, const char *const *unnoticed);
 
 /* Within the work: no call fails, or is counted, until failing_disk_resume. */
 long failing_disk_pause(void);
 void failing_disk_resume(long at);
+
+/* Within the work: whether a call has failed in this attempt, and its path is this one. */
+bool failing_disk_failed(const char *path);
 
 #endif
