@@ -308,7 +308,8 @@ bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_choice_shap
   float taken[2];
   int way = 0;
   const auto once = [&] {
-    return run(cuda, context, way == 1) && cudaPeekAtLastError() == cudaSuccess;
+    return run(cuda, context, way == 1) && cuda->error.status == PLM_OK &&
+           cudaPeekAtLastError() == cudaSuccess;
   };
   for (; way < 2; way++) /* the library's own algorithm is measured in it */
     if (time_of(cuda, 1, 1, once) < 0) return false;
