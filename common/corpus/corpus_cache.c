@@ -40,7 +40,7 @@ static plm_status lock_entry(const struct plm_corpus_cache *cache, const char *h
   const int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
   while (flock(*lock, how) != 0) {
     plm_status status = PLM_OK;
-    if (errno != EWOULDBLOCK)
+    if (errno != EWOULDBLOCK && errno != EINTR)
       status = plm_error_errno(error, "cannot lock %s", path);
     else if (!wait)
       status = plm_error_set(error, PLM_BUSY, "%s is in use", path);
@@ -80,7 +80,7 @@ static plm_status make_entry(const char *folder, const char *local, const char *
   if (status == PLM_CORRUPT) (void)plm_path_remove(part, NULL);
   PLM_TRY(status);
   PLM_TRY(plm_directory_sync(part, error));
-  (void)plm_path_remove(local, NULL); /* a damaged one, over which rename fails if it is left */
+  PLM_TRY(plm_path_remove(local, error)); /* a damaged one */
   if (rename(part, local) != 0)
     return plm_error_errno(error, "cannot rename %s to %s", part, local);
   return plm_directory_sync(folder, error);

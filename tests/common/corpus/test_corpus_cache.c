@@ -19,6 +19,7 @@
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_cache.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
 static char directory[PLM_PATH_SIZE], cache[PLM_PATH_SIZE];
@@ -141,7 +142,12 @@ static void an_open_copy_stays_and_waiting_can_be_stopped(void **state)
   assert_int_equal(plm_path_remove(local, NULL), PLM_OK);
   assert_int_equal(flock(lock, LOCK_SH),
                    0); /* somebody else still looks for it: wait, then make it */
-  assert_int_equal(plm_corpus_open(directory, &stopping, &first, &error), PLM_INTERRUPTED);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_corpus_open(directory, &stopping, &first, &error);
+  const char *said = captured_end();
+  assert_int_equal(status, PLM_INTERRUPTED);
+  assert_non_null(
+      strstr(said, "waiting for another process of this host that puts the same corpus"));
   assert_string_equal(error.what, "stopped");
   close(lock);
   assert_int_equal(plm_corpus_open(directory, &stopping, &first, &error), PLM_INTERRUPTED);
@@ -193,7 +199,7 @@ static void opening_is_told(void **state)
   plm_corpus_close(corpus);
 }
 
-enum call { NONE, STATFS, FLOCK, FSYNC, FSYNC_FOLDER, RENAME };
+enum call { NONE, STATFS, FLOCK, INTERRUPTED_FLOCK, FSYNC, FSYNC_FOLDER, RENAME, REMOVE };
 static enum call failing, failing_then; /* then: once the files are made */
 
 static plm_status link_files(void *context, const char *part, struct plm_error *error)
@@ -292,6 +298,11 @@ int statfs(const char *path, struct statfs *about)
 
 int flock(int file, int operation)
 {
+  if (failing == INTERRUPTED_FLOCK) {
+    failing = NONE;
+    errno = EINTR;
+    return -1;
+  }
   return fails(FLOCK) != 0 ? -1 : (int)syscall(SYS_flock, file, operation);
 }
 
@@ -305,6 +316,13 @@ int fsync(int file)
 int rename(const char *from, const char *to)
 {
   return fails(RENAME) != 0 ? -1 : renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int remove(const char *path)
+{
+  struct stat about;
+  if (fails(REMOVE) != 0 || lstat(path, &about) != 0) return -1;
+  return unlinkat(AT_FDCWD, path, S_ISDIR(about.st_mode) ? AT_REMOVEDIR : 0);
 }
 
 static void expect_no_copy(plm_status expected, const char *begin, const char *end)
@@ -337,6 +355,13 @@ static void a_copy_that_cannot_be_made_is_an_error(void **state)
   expect_no_copy(PLM_IO, "cannot fsync ", ".part/data.mdb: Input/output error");
   failing = RENAME;
   expect_no_copy(PLM_IO, "cannot rename ", ": Input/output error");
+  failing = INTERRUPTED_FLOCK; /* as a remote file system does when a signal comes */
+  open_once(local);
+  assert_int_equal(failing, NONE);
+  assert_int_equal(plm_path_join(data, local, PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(truncate(data, 4096), 0);
+  failing = REMOVE;
+  expect_no_copy(PLM_IO, "cannot remove ", ": Input/output error");
   open_once(local);
   assert_int_equal(plm_path_remove(cache, NULL), PLM_OK);
   assert_int_equal(plm_path_join(data, directory, PLM_CORPUS_DATA, NULL), PLM_OK);
