@@ -348,8 +348,9 @@ static size_t choose_best(const struct sweep *sweep, const struct sweep_run *bes
   return count;
 }
 
-/* One HTML page, by `plm-pipeline report`. */
 enum { ARGUMENTS = PLM_REPORT_RUNS + 5 };
+
+/* One HTML page, by `plm-pipeline report`. */
 static plm_status command_sweep_make_page(const struct sweep *sweep, struct plm_error *error)
 {
   const struct sweep_run *best[PLM_REPORT_RUNS];

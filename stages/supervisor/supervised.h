@@ -86,7 +86,7 @@ size_t supervised_signal_kill(const struct supervised *stage);
  * For those that cannot say that they are ready. */
 bool supervised_has_bound(const struct stages *stages, const struct supervised *stage);
 
-/* "trainer.0" */
+/* Writes "trainer.0" into name and returns it. */
 const char *supervised_name(const struct supervised *stage, char name[64]);
 /* "packer.N", as in the name of its pulse. */
 enum { PACKER_ROLE_SIZE = 32 };

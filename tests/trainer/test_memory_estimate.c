@@ -144,7 +144,6 @@ static void rows_add_up(void **state)
   plm_config_deinit(&config);
 }
 
-/* Which rows are in the host's memory, and which of them only rank 0 needs. */
 /* With ranks, it is the part of the rank that has most. */
 static void the_optimizer_is_that_of_a_rank(void **state)
 {
@@ -162,6 +161,7 @@ static void the_optimizer_is_that_of_a_rank(void **state)
   }
 }
 
+/* Which rows are in the host's memory, and which of them only rank 0 needs. */
 static void rows_say_where_their_bytes_are(void **state)
 {
   static const char *const on_host[] = {"inputs_host", "transfers", "snapshot", "credit"},

@@ -235,7 +235,6 @@ static void sources_must_add_up(void **state)
   cJSON_Delete(json);
 }
 
-/* Each source of an older checkpoint has totals, and above them there is an empty list. */
 /* The plan of a mixture is that of all its parts. */
 static void each_part_of_a_mixture_changes_its_plan(void **state)
 {
@@ -260,6 +259,7 @@ static void each_part_of_a_mixture_changes_its_plan(void **state)
   plm_data_cursor_deinit(&cursor);
 }
 
+/* Each source of an older checkpoint has totals, and above them there is an empty list. */
 static void an_older_mixture_is_read(void **state)
 {
   (void)state;
