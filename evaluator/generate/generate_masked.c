@@ -109,7 +109,6 @@ static void mask_again(struct group *group, uint32_t i, uint32_t pass, double sh
   qsort(group->fillings, filled, sizeof *group->fillings, by_doubt);
   for (uint32_t f = 0; f < again; f++) {
     const struct filling *filling = &group->fillings[f];
-    PLM_ASSERT(group->certainty[first + filling->t] == filling->sampled.probability);
     plm_step_trace_add(work->trace, tokenizer, generation, pass, filling->t, filling->sampled,
                        true);
     plm_generation_mask(generation, tokenizer, filling->t);
