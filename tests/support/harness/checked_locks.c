@@ -50,7 +50,8 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 int pthread_mutex_destroy(pthread_mutex_t *mutex)
 {
   if (real_destroy == NULL) find();
-  if (mutex->__data.__owner != 0) end("destroys a mutex that somebody holds");
+  if (mutex->__data.__kind == PTHREAD_MUTEX_TIMED_NP && mutex->__data.__owner != 0)
+    end("destroys a mutex that somebody holds");
   return real_destroy(mutex);
 }
 #endif
