@@ -274,7 +274,8 @@ static plm_status make_folder(const char *run, char folder[PLM_PATH_SIZE], struc
   char parent[PLM_PATH_SIZE];
   PLM_TRY(plm_path_parent(parent, run, error));
   PLM_TRY(plm_directory_make(parent, error));
-  PLM_TRY(plm_path_join(folder, parent, ".find-lr-XXXXXX", error));
+  if (snprintf(folder, PLM_PATH_SIZE, "%s.find-lr-XXXXXX", run) >= PLM_PATH_SIZE)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", run);
   return mkdtemp(folder) != NULL ? PLM_OK : plm_error_errno(error, "cannot make %s", folder);
 }
 

@@ -286,7 +286,7 @@ static void the_test_is_a_run_of_its_own(void **state)
   assert_string_equal(scratch_contents("variable"), "unset\n");
   const char *words = scratch_contents("words");
   char expected[2 * PLM_PATH_SIZE];
-  snprintf(expected, sizeof expected, "up\n%s/runs/.find-lr-", folder);
+  snprintf(expected, sizeof expected, "up\n%s/runs/a.find-lr-", folder);
   assert_int_equal(strncmp(words, expected, strlen(expected)), 0);
   const char *rest = words + strlen(expected) + 6;
   static const char after[] = "/find-lr.yaml\ntrainer\npacker\n--quiet\n--set\nnetwork.feed=";
@@ -389,11 +389,12 @@ static void a_folder_that_cannot_be_made_is_an_error(void **state)
   begin("", "exit 0");
   assert_int_equal(COMMAND("up", file, "--find-lr", "--set", "run=its.yaml/a"), 1);
   assert_non_null(strstr(command_err, "its.yaml"));
-  char set[4 + PLM_PATH_SIZE] = "run=/tmp";
-  for (int i = 8; i < 4086; i += 2) memcpy(set + i, "/.", 2);
-  strcpy(set + 4086, "/a"); /* with 15 bytes in place of the last one it is too long */
-  assert_int_equal(COMMAND("up", file, "--find-lr", "--set", set), 1);
-  assert_non_null(strstr(command_err, ".find-lr-XXXXXX is longer than 4095 bytes"));
+  char set[4 + PLM_PATH_SIZE], what[256];
+  memset(set, '/', sizeof set);
+  memcpy(set, "run=/tmp", 8);
+  strcpy(set + 4 + 4080, "a"); /* with 15 more bytes it is too long */
+  snprintf(what, sizeof what, "path %.200s is too long", set + 4);
+  COMMAND_REFUSES(1, what, "up", file, "--find-lr", "--set", set);
   assert_false(plm_file_exists("words"));
 }
 

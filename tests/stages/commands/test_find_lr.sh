@@ -85,7 +85,7 @@ says err "the test failed after 0 steps .exit code 2.; the lines above say why"
 plm-pipeline up pipeline.yaml --run runs/run --find-lr --lr-steps 100000 >out 2>err &
 child=$!
 started=$SECONDS
-until [ -n "$(cat runs/.find-lr-*/trainer.jsonl 2>/dev/null)" ]; do still_waiting "$started" "a first step"; done
+until [ -n "$(cat runs/run.find-lr-*/trainer.jsonl 2>/dev/null)" ]; do still_waiting "$started" "a first step"; done
 kill -INT "$child"
 status=0
 wait "$child" || status=$?
