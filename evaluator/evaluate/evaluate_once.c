@@ -32,6 +32,7 @@ static plm_status check_stop(void *context, struct plm_error *error)
 static void print_entropies(const struct plm_evaluation_result *result)
 {
   const struct plm_layer_entropy *all = result->entropies, *least = all, *most = all;
+  if (result->entropy_count == 0) return;
   for (uint32_t i = 1; i < result->entropy_count; i++) {
     if (all[i].entropy < least->entropy) least = &all[i];
     if (all[i].entropy > most->entropy) most = &all[i];
