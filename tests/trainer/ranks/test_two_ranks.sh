@@ -36,7 +36,9 @@ for precision in fp32 bf16; do
     no_rank_left "${ranks[@]}"
     [[ $(newest_step "$two") = [12] ]] || fail "the checkpoints are $(ls "$two/checkpoints")"
   fi
+  : >trainer.log
   run_ranks 2 "$two" "${set_of[@]}" || fail "two ranks in $precision ended with $?"
+  [ "$(grep -c "resuming after step" trainer.log)" -eq 1 ] || fail "not only rank 0 says how it resumes: $(cat trainer.log)"
   stop_packer
   same_checkpoints "$one" "$two"
   same_run "$one" "$two" 3
