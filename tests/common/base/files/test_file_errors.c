@@ -36,7 +36,8 @@ int open(const char *path, int flags, ...)
 {
   va_list arguments;
   va_start(arguments, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
+  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
   if ((flags & O_TMPFILE) == O_TMPFILE && fails(UNNAMED)) return -1;
   return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
