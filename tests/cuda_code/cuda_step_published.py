@@ -65,7 +65,8 @@ def bias_weights(rows, inner, outer):
     """The gradients of the weights and of the bias, whose sums read the output's again."""
     name = f"linear_bias_backward_weight {rows} x {inner} x {outer}"
     launch = weight_product(rows, inner, outer)
-    yield dataclasses.replace(launch, operator=name)
+    least = launch.bytes + 2 * FLOAT * outer
+    yield dataclasses.replace(launch, operator=name, least=least)
     yield from column_sums(name, rows, outer, 1, 1)
 
 

@@ -44,14 +44,14 @@ moments and average                          71.1 MB
 optimizer scratch                             6.7 MB
 copy of parameters, for norms                34.9 MB
 activations                                 118.7 MB
-workspace                                    25.3 MB
+workspace                                    25.1 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
 inputs and masks, host                        0.7 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total                                       638.3 MB
+total                                       638.1 MB
 free                                      FREE MB of TOTAL
 largest trainer.micro_batch_tokens that fits: 2048
 END
@@ -72,7 +72,7 @@ exchange between ranks                       50.3 MB
 moments and average                          20.7 MB
 copy of parameters, for norms                 9.7 MB
 activations                                 118.7 MB
-workspace                                    21.4 MB
+workspace                                    22.0 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.2 MB
 kept free for kernels and graphs           1000.0 MB
@@ -80,7 +80,7 @@ inputs and masks, host                        0.2 MB
 transfers between ranks, host                33.6 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total on the device                        1325.6 MB
+total on the device                        1326.2 MB
 total on the host                           239.7 MB
 not counted, because the CUDA backend was not found: optimizer scratch and the backend's own memory
 the size of the device's memory is unknown: the CUDA backend was not found
@@ -108,7 +108,7 @@ optimizer 71067904
 scratch 6684672
 norms 34874112
 activations 118652928
-workspace 24518656
+workspace 25127168
 masks 16768
 inputs 608384
 reserve 0
@@ -117,9 +117,9 @@ transfers 0
 snapshot 105942016
 credit 100000000
 backend 0
-device_bytes 430793984
+device_bytes 431402496
 host_bytes 206681984
-total 637475968
+total 638084480
 partial false
 fits true
 largest_micro_batch_tokens 2048
@@ -152,7 +152,7 @@ optimizer 20736256
 scratch 0
 norms 0
 activations 118652928
-workspace 21372928
+workspace 21981440
 masks 16768
 inputs 166016
 reserve 1000000000
@@ -161,9 +161,9 @@ transfers 33554432
 snapshot 105942016
 credit 100000000
 backend 0
-device_bytes 1315898880
+device_bytes 1316507392
 host_bytes 239694016
-total 1555592896
+total 1556201408
 partial true
 unknown the CUDA backend was not found
 END
