@@ -18,10 +18,6 @@ plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_c
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   opened->corpus = corpus;
   opened->context = ZSTD_createDCtx();
-  /* The record's own check, or the group's root, says whether it is right. */
-  if (opened->context != NULL)
-    (void)ZSTD_DCtx_setParameter(opened->context, ZSTD_d_forceIgnoreChecksum,
-                                 ZSTD_d_ignoreChecksum);
   plm_status status = PLM_OK;
   if (opened->context == NULL) {
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory to decompress");
@@ -105,6 +101,9 @@ static plm_status corpus_cursor_decompress(struct plm_corpus_cursor *cursor,
   }
   if (damage == NULL) {
     PLM_TRY(corpus_cursor_make_room(held, (size_t)content + 1, error));
+    /* zstd's own checksum is needed only where the record has no check */
+    (void)ZSTD_DCtx_setParameter(cursor->context, ZSTD_d_forceIgnoreChecksum,
+                                 checked ? ZSTD_d_ignoreChecksum : ZSTD_d_validateChecksum);
     held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
                                      value.mv_size);
     if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);

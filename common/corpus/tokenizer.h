@@ -17,7 +17,7 @@ extern const char *const plm_tokenizer_names[]; /* "esm", "byte", NULL */
 struct plm_tokenizer {
   enum plm_tokenizer_kind kind;
   uint32_t vocab_size;
-  uint32_t token_bytes; /* of a token in chunks and messages: 1 for esm, 2 for byte */
+  uint32_t token_bytes; /* of a token in memory: 1 for esm, 2 for byte. Messages: token_bits.h */
   uint16_t cls, pad, eos, unk, mask;
   uint16_t first_random, random_count; /* the ids that masking may draw as a random token */
 };

@@ -117,7 +117,8 @@ struct plm_proof_range {
   uint64_t begin, end, count;
 };
 /* Whether begin < end <= count, and count is below 2^63. The functions that make a path need such a
- * range; those that verify one return false for any other. */
+ * range, and so does plm_proof_parts; plm_proof_root and plm_proof_verify return false for any other.
+ */
 bool plm_proof_range_valid(const struct plm_proof_range *range);
 /* The number of nodes of the path of a valid range: at most PLM_PROOF_PATH. */
 size_t plm_proof_path_size(const struct plm_proof_range *range);
@@ -169,7 +170,7 @@ struct plm_proof_part plm_proof_whole(const void *tokens, size_t count);
 void plm_proof_parts(uint32_t token_bytes, size_t count, const struct plm_proof_part *parts,
                      struct plm_proof_digest *digests);
 
-/* The same for tokens that come in pieces of any size. */
+/* The hash of a whole sequence whose tokens come in pieces of any size. */
 struct plm_proof_stream {
   struct plm_proof_builder blocks;
   uint32_t token_bytes, held; /* tokens in block */

@@ -7,7 +7,7 @@
  *    32 u64 packer's incarnation                   40 u64 request id
  *    48 u64[2] plan hash    64 u32 split           68 u32 max_length
  *    72 u64 epoch           80 u64 first           88 u32 count
- *    92 u32 dtype (bytes a token: 0 none, 1, 2)    96 u64 real tokens
+ *    92 u32 dtype (token_bytes: 0 none, 1, 2)    96 u64 real tokens
  *   104 u64 payload length 112 u64[2] payload XXH3-128
  *   128 u64 header hash: XXH3-64 of bytes 0..127
  *

@@ -88,8 +88,9 @@ VBMI static size_t pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
   const __m512i pairs = _mm512_set1_epi16(0x2001), fours = _mm512_set1_epi32(0x04000001);
   size_t done = 0;
   for (; done + MANY <= count; done += MANY, bytes += MANY_BYTES) {
-    __m512i x = _mm512_maddubs_epi16(_mm512_loadu_si512(ids + done), pairs); /* times 1 and 32 */
-    x = _mm512_madd_epi16(x, fours);                                         /* times 1 and 1024 */
+    __m512i x = _mm512_and_si512(_mm512_loadu_si512(ids + done), _mm512_set1_epi8(0x1f));
+    x = _mm512_maddubs_epi16(x, pairs); /* times 1 and 32 */
+    x = _mm512_madd_epi16(x, fours);    /* times 1 and 1024 */
     const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(x, 32), 20);
     x = _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi64(0xfffff)), high);
     _mm512_mask_storeu_epi8(bytes, MANY_MASK, _mm512_permutexvar_epi8(gather, x));

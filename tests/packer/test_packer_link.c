@@ -69,7 +69,7 @@ static void deadlines_and_places(void **state)
       link_nacked(&s, PLM_NACK_EXPIRED, "deadline", false);
     } else {
       struct plm_message data = link_await(&s, PLM_MESSAGE_DATA, false);
-      assert_int_equal(data.header.dtype, 1); /* bytes of a token */
+      assert_int_equal(data.header.dtype, 1); /* of esm */
       zmq_msg_close(&data.payload);
     }
   }

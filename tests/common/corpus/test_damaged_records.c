@@ -74,6 +74,13 @@ static void no_frame(uint8_t *record, size_t *size, const void *context)
   memset(record, 'A', *size);
 }
 
+/* Changes the checksum at the end of a frame, as if the content were false. */
+static void other_checksum(uint8_t *record, size_t *size, const void *context)
+{
+  (void)context;
+  record[*size - 1] ^= 1;
+}
+
 /* Makes the first line end of a frame a letter, or the second letter a line end. */
 static void fewer_names(uint8_t *record, size_t *size, const void *context)
 {
@@ -195,6 +202,7 @@ static void what_is_wrong_with_a_record_is_said(void **state)
       {PLM_RECORD_LABELS, with_skipped_frame, &large, not_written, false, 0},
       {PLM_RECORD_LABELS, without_content_size, NULL, wrong_size, false, 0},
       {PLM_RECORD_LABELS, longer_frame, &one, wrong_size, false, 0},
+      {PLM_RECORD_LABELS, other_checksum, NULL, "doesn't match checksum", false, 0},
       {PLM_RECORD_LABELS, shorter_frame, &one, "is not as long as its label records", false, 0},
       {PLM_RECORD_LABELS, shorter_record, &one, "record 0 of train.labels ", false, 0},
       {PLM_RECORD_NAMES, fewer_names, NULL, " has a wrong number of names", false, 0},
