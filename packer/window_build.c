@@ -112,6 +112,16 @@ static void pack_tokens(const struct packed_window *packed, const struct plm_tok
                         at[c + 1] - at[c], packed->bytes + packed->offset[c]);
 }
 
+/* Keeps the room of most windows for the next one. */
+static void release_tokens(struct window_memory *memory)
+{
+  enum { MOST_KEPT = 64 << 20 };
+  if (memory->token_capacity <= MOST_KEPT) return;
+  free(memory->tokens);
+  memory->tokens = NULL;
+  memory->token_capacity = 0;
+}
+
 /* Computes the place of each document's label record. */
 static plm_status lay_out_labels(const struct packed_window *packed,
                                  const struct plm_tokenizer *tokenizer,
@@ -188,6 +198,7 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   PLM_TRY(plm_assemble_groups(cursor, &assembly, 0, window->group_count, error));
   PLM_TRY(evidence_end(&memory->evidence, error));
   pack_tokens(packed, tokenizer, memory);
+  release_tokens(memory);
   return packed->schema == NULL ? PLM_OK
                                 : write_labels(packed, tokenizer, memory, cursor, split, error);
 }
