@@ -35,7 +35,8 @@ TEXTS = [(LETTERS * 4)[at : at + 61] for at in range(4)]
 def quantise(rows):
     """Integers (as doubles, in which their sums are exact) and the scale of each row."""
     most = rows.abs().amax(-1, keepdim=True)
-    factor = torch.where(most > 0, 127.0 / most, 0.0)
+    # a number divided by a tensor would be the number times the tensor's reciprocal, which is rounded twice
+    factor = torch.where(most > 0, torch.full_like(most, 127.0) / most, 0.0)
     return torch.round(rows * factor).double(), most / 127.0
 
 
