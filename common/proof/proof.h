@@ -117,7 +117,8 @@ struct plm_proof_range {
   uint64_t begin, end, count;
 };
 /* Whether begin < end <= count, and count is below 2^63. The functions that make a path need such a
- * range, and so does plm_proof_parts; plm_proof_root and plm_proof_verify return false for any other.
+ * range, and so does plm_proof_parts; plm_proof_root and plm_proof_verify return false for any
+ * other.
  */
 bool plm_proof_range_valid(const struct plm_proof_range *range);
 /* The number of nodes of the path of a valid range: at most PLM_PROOF_PATH. */

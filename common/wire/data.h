@@ -85,8 +85,9 @@ void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
 /* Checks that `payload` is chunks [first, first + count) of the window: each token of each
  * document, <cls>, <eos>, <pad>, the bits after the last token, which are 0, and label records.
  * PLM_PROTOCOL: the size is wrong, so nothing was read. PLM_CORRUPT names the first document with a
- * false token or label, or the chunk with false padding or bits after its tokens. PLM_FORMAT: the corpus itself has a token outside the vocabulary, or a label
- * without a valid form, so no packer is at fault. Consumers check nothing of this again. */
+ * false token or label, or the chunk with false padding or bits after its tokens. PLM_FORMAT: the
+ * corpus itself has a token outside the vocabulary, or a label without a valid form, so no packer
+ * is at fault. Consumers check nothing of this again. */
 plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,
                           const void *payload, size_t size, struct plm_data_scratch *scratch,
                           struct plm_error *error);
