@@ -57,7 +57,7 @@ plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct p
                                  struct plm_advance *advance, struct plm_error *error);
 
 /* The steps of the folders with final names, ascending, without verifying them. The caller frees
- * *steps. */
+ * *steps. After an error *steps is NULL and *count 0. */
 plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **steps, size_t *count,
                                struct plm_error *error);
 /* Makes the link `latest` point to the checkpoint NAME, atomically, and fsyncs the folder. */

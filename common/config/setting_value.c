@@ -46,7 +46,8 @@ static bool in_range(const struct plm_setting *setting, double value, const char
   return false;
 }
 
-/* Only digits: no sign, and no leading zero, which YAML 1.1 would read as octal. */
+/* Only digits: no sign, and no leading zero, which YAML 1.1 would read as octal. False: nothing is
+ * set. */
 static bool parse_whole(const char *text, uint64_t *value, bool *too_large)
 {
   const size_t digits = strspn(text, "0123456789");

@@ -96,7 +96,7 @@ static void add_path(struct plm_proof_builder *builder, const struct proof_subtr
   }
 }
 
-static struct plm_proof_digest hash_alone(uint32_t token_bytes, const struct plm_proof_part *part)
+static struct plm_proof_digest hash_part(uint32_t token_bytes, const struct plm_proof_part *part)
 {
   const struct plm_proof_range range = {part->begin, part->end, plm_proof_block_count(part->count)};
   struct proof_subtree left[PLM_PROOF_LEVELS], right[PLM_PROOF_LEVELS];
@@ -223,7 +223,7 @@ static size_t hash_first(uint32_t token_bytes, size_t count, const struct plm_pr
   while (trees.parts < count && add_part(&trees, token_bytes, &parts[trees.parts], &level))
     continue;
   if (trees.parts == 0) {
-    digests[0] = hash_alone(token_bytes, &parts[0]);
+    digests[0] = hash_part(token_bytes, &parts[0]);
     return 1;
   }
   proof_hash_many(PROOF_TAG_BLOCK, level.tasks, level.blocks, PLM_PROOF_HASH_BYTES);
@@ -249,7 +249,7 @@ struct plm_proof_part plm_proof_whole(const void *tokens, size_t count)
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count)
 {
   const struct plm_proof_part whole = plm_proof_whole(tokens, count);
-  return hash_alone(token_bytes, &whole);
+  return hash_part(token_bytes, &whole);
 }
 
 /* ---- in pieces ------------------------------------------------------------------------------- */

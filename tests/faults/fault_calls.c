@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/faults/fault_log.h"
+#include "tests/support/harness/open_call.h"
 
 /* The C library's own function of this name, as `real`. */
 #define REAL(name)               \
@@ -49,17 +49,12 @@ static const char *opening(int flags)
   return flags & O_CREAT ? "create" : "open";
 }
 
-static bool has_mode(int flags)
-{
-  return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-}
-
 #define OPEN(function)                                                                   \
   int function(const char *path, int flags, ...)                                         \
   {                                                                                      \
     va_list arguments;                                                                   \
     va_start(arguments, flags);                                                          \
-    const mode_t mode = has_mode(flags) ? va_arg(arguments, mode_t) : 0;                 \
+    const mode_t mode = open_call_mode(flags, arguments);                                \
     va_end(arguments);                                                                   \
     REAL(function);                                                                      \
     struct fault_call call = {.name = opening(flags)};                                   \
@@ -76,7 +71,7 @@ OPEN(open64)
   {                                                                                \
     va_list arguments;                                                             \
     va_start(arguments, flags);                                                    \
-    const mode_t mode = has_mode(flags) ? va_arg(arguments, mode_t) : 0;           \
+    const mode_t mode = open_call_mode(flags, arguments);                          \
     va_end(arguments);                                                             \
     REAL(function);                                                                \
     struct fault_call call = {.name = opening(flags)};                             \

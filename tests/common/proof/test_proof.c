@@ -252,12 +252,12 @@ static bool proves(const struct plm_proof_digest *sequence, uint32_t token_bytes
   static const uint8_t other[2 * 1300];
   const struct plm_proof_part parts[] = {plm_proof_whole(other, 1300), *part,
                                          plm_proof_whole(other, 3), *part};
-  struct plm_proof_digest alone, among[4];
-  plm_proof_parts(token_bytes, 1, part, &alone);
+  struct plm_proof_digest single, among[4];
+  plm_proof_parts(token_bytes, 1, part, &single);
   plm_proof_parts(token_bytes, 4, parts, among);
-  assert_memory_equal(&alone, &among[1], sizeof alone);
-  assert_memory_equal(&alone, &among[3], sizeof alone);
-  return memcmp(&alone, sequence, sizeof alone) == 0;
+  assert_memory_equal(&single, &among[1], sizeof single);
+  assert_memory_equal(&single, &among[3], sizeof single);
+  return memcmp(&single, sequence, sizeof single) == 0;
 }
 
 /* Bits of the tokens and the path in turn. */

@@ -5,11 +5,9 @@
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -20,6 +18,7 @@
 #include "evaluator/score/variant_scorer.h"
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/captured.h"
+#include "tests/support/harness/open_call.h"
 #include "tests/support/harness/scratch.h"
 
 #define RESIDUES "MKLAVG"
@@ -338,12 +337,11 @@ int open(const char *path, int flags, ...)
 {
   va_list arguments;
   va_start(arguments, flags);
-  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
+  const mode_t mode = open_call_mode(flags, arguments);
   va_end(arguments);
   if (changed != NULL && strcmp(path, table) == 0 && openings++ == 1)
     scratch_write(table, changed, strlen(changed));
-  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  return open_call_run(path, flags, mode);
 }
 
 /* A row more, and a row fewer, than were checked. */

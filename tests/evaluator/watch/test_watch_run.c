@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "tests/support/cases/run_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/open_call.h"
 #include "tests/support/harness/scratch.h"
 #include "tests/support/peers/packers.h"
 #include "tests/support/peers/trainer_scene.h"
@@ -59,8 +59,7 @@ int open(const char *path, int flags, ...)
 {
   va_list arguments;
   va_start(arguments, flags);
-  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
+  const mode_t mode = open_call_mode(flags, arguments);
   va_end(arguments);
   if (strstr(path, "/model.safetensors") != NULL) strcpy(sign_at_weights, last_sign);
   if (unreadable && strstr(path, "/step_00000000/model.safetensors") != NULL) {
@@ -68,7 +67,7 @@ int open(const char *path, int flags, ...)
     errno = EIO;
     return -1;
   }
-  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  return open_call_run(path, flags, mode);
 }
 
 /* Watches until everything is reported. Returns what it says. */

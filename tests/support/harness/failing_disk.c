@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 
 #include "common/base/files/file.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/open_call.h"
 #include "tests/support/harness/scratch.h"
 
 #define WEAK __attribute__((weak))
@@ -61,10 +61,9 @@ WEAK int open(const char *path, int flags, ...)
 {
   va_list arguments;
   va_start(arguments, flags);
-  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
+  const mode_t mode = open_call_mode(flags, arguments);
   va_end(arguments);
-  return path_fails("open", path) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  return path_fails("open", path) ? -1 : open_call_run(path, flags, mode);
 }
 
 WEAK int mkdir(const char *path, mode_t mode)

@@ -2,7 +2,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "common/base/files/file.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/open_call.h"
 #include "tests/support/harness/scratch.h"
 
 enum { HANGS_S = 60 };
@@ -36,11 +36,10 @@ int open(const char *path, int flags, ...)
 {
   va_list arguments;
   va_start(arguments, flags);
-  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
+  const mode_t mode = open_call_mode(flags, arguments);
   va_end(arguments);
   if ((flags & O_TMPFILE) == O_TMPFILE && fails(UNNAMED)) return -1;
-  return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  return open_call_run(path, flags, mode);
 }
 
 int close(int descriptor)
