@@ -186,21 +186,34 @@ FORCE_INLINE vfloat exp2_slope(vfloat f)
 #define ROUNDING_MAGIC 12582912.0f
 
 /* 2^x for x <= 0 or small x > 0. Exactly 0 for x < -126, also for -inf; NaN stays NaN. */
+#if defined(PLM_ISA_avx512)
+/* With x = n + f, where n is a multiple of 1/16, 2^x is a power from the table, 2^f and a power of
+ * two. The series of 2^f ends after the third power of f, which leaves a relative error of 9.2e-9
+ * at |f| = 1/32. This needs two multiplications less than exp2_slope. */
 FORCE_INLINE vfloat exp2_of(vfloat x)
 {
-#if defined(PLM_ISA_avx512)
-  const vfloat n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const vfloat powers = {1.0f,          1.0442737824f, 1.0905077327f, 1.1387886348f,
+                         1.1892071150f, 1.2418578121f, 1.2968395547f, 1.3542555469f,
+                         1.4142135624f, 1.4768261459f, 1.5422108254f, 1.6104903319f,
+                         1.6817928305f, 1.7562521604f, 1.8340080864f, 1.9152065614f};
+  const vfloat shifted = x + ROUNDING_MAGIC / 16;
+  const vfloat n = shifted - ROUNDING_MAGIC / 16;
   const vfloat f = x - n;
-  const vfloat mantissa = f * exp2_slope(f) + 1.0f;
-  return _mm512_maskz_scalef_ps(not_below(x, -126.0f), mantissa, n);
+  const vfloat power = _mm512_permutexvar_ps((__m512i)shifted, powers); /* by its last four bits */
+  const vfloat slope = (f * 0.0555041087f + 0.2402265070f) * f + 0.6931471806f;
+  const vfloat mantissa = power * f * slope + power;
+  return _mm512_maskz_scalef_ps(not_below(x, -126.0f), mantissa, n); /* of n, its whole part */
+}
 #else
+FORCE_INLINE vfloat exp2_of(vfloat x)
+{
   const vfloat shifted = x + ROUNDING_MAGIC;
   const vfloat f = x - (shifted - ROUNDING_MAGIC);
   const vfloat mantissa = f * exp2_slope(f) + 1.0f;
   const vfloat result = (vfloat)((vuint)mantissa + ((vuint)shifted << 23));
   return zero_below(x, -126.0f, result);
-#endif
 }
+#endif
 
 /* tanh x = e / (e + 2) with e = 2^y - 1 and y = 2 x log2 e. Splitting 2^y avoids cancellation in e
  * near 0. */
