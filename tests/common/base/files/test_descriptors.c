@@ -116,6 +116,27 @@ static void files_are_opened_in_the_reserve(void **state)
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* In a process of its own: descriptors that could not be opened are opened by the next call. */
+static void the_reserve_is_filled_later(void **state)
+{
+  (void)state;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    int taken[FEW];
+    const int count = take_all(taken);
+    plm_descriptors_reclaim(); /* what the tests before have lent */
+    plm_descriptors_reserve();
+    for (int i = 0; i < count; i++) close(taken[i]);
+    const int before = open_now();
+    plm_descriptors_reserve();
+    _exit(open_now() == before + PLM_DESCRIPTORS_RESERVED ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void without_a_reserve_nothing_is_waited_for(void **state)
 {
   (void)state;
@@ -137,6 +158,7 @@ int main(void)
       cmocka_unit_test(without_a_reserve_nothing_is_waited_for),
       cmocka_unit_test(the_reserve_is_lent_and_taken_back),
       cmocka_unit_test(files_are_opened_in_the_reserve),
+      cmocka_unit_test(the_reserve_is_filled_later),
       cmocka_unit_test(the_limit_is_raised),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,12 @@ static void a_container_sees_only_its_own_group(void **state)
   expect(700, 600, 0, "/sys/fs/cgroup/me mory");
   put("proc/self/cgroup", "4:memory:/docker/af3-2/below\n");
   expect(700, 600, 0, "/sys/fs/cgroup/me mory");
+  /* mountinfo escapes the blank in the name of the group, /proc/self/cgroup does not */
+  put_mounts("31 22 0:27 /docker/a\\040b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+             "4:memory:/docker/a b/below\n");
+  put("sys/fs/cgroup/memory/below/memory.limit_in_bytes", "300\n");
+  put("sys/fs/cgroup/memory/below/memory.usage_in_bytes", "0\n");
+  expect(300, 300, 0, "/sys/fs/cgroup/memory/below");
 }
 
 static void cores_are_those_of_the_quota_or_of_the_set(void **state)

@@ -180,6 +180,9 @@ static void blanks_are_trimmed_at_both_ends(void **state)
   size_t size = 3;
   plm_trim(&part, &size);
   assert_int_equal(size, 2);
+  part = " c", size = 0; /* the blank does not belong to it */
+  plm_trim(&part, &size);
+  assert_int_equal(size, 0);
 }
 
 static void an_ending_is_compared_whole(void **state)
