@@ -21,7 +21,7 @@ static plm_status carry(struct plm_carried_tensors *carried, const struct plm_te
                          "tensor %.200s has %llu bytes or a type that is not written here",
                          tensor->name, (unsigned long long)tensor->bytes);
   struct plm_tensor_info *copy = &carried->tensors[carried->count++];
-  void *data = plm_alloc(tensor->bytes + 1);
+  void *data = plm_alloc(tensor->bytes);
   memcpy(data, tensor->data, tensor->bytes);
   *copy = *tensor;
   copy->name = plm_strdup(tensor->name);
@@ -39,7 +39,7 @@ plm_status plm_carried_tensors_read(const char *path, const struct plm_parameter
   const struct plm_tensor_naming naming = plm_tensor_naming_of(files, table, count);
   const size_t tensors = plm_tensor_shards_count(files);
   plm_status status = PLM_OK;
-  carried->tensors = plm_alloc_zeroed(tensors + 1, sizeof *carried->tensors);
+  carried->tensors = plm_alloc_zeroed(tensors, sizeof *carried->tensors);
   for (size_t i = 0; status == PLM_OK && i < tensors; i++) {
     const struct plm_tensor_info *tensor = plm_tensor_shards_at(files, i);
     if (plm_tensor_use(files, &naming, table, count, tensor) == PLM_TENSOR_CARRIED)

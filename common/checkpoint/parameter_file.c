@@ -42,7 +42,7 @@ plm_status plm_parameters_write_with(const char *path, const struct plm_paramete
 {
   static const struct plm_metadata_entry metadata = {"format", "pt"};
   const size_t others = carried != NULL ? carried->count : 0;
-  struct plm_tensor_info *tensors = plm_alloc_zeroed(count + others + 1, sizeof *tensors);
+  struct plm_tensor_info *tensors = plm_alloc_zeroed(count + others, sizeof *tensors);
   const bool all = frozen == NULL || frozen->count == 0;
   PLM_ASSERT(all || frozen->count == count);
   for (size_t i = 0; i < count; i++) {

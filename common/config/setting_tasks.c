@@ -119,7 +119,6 @@ void plm_config_tasks_release(struct plm_config_evaluator *evaluator)
     free(task->split);
     free(task->column);
   }
-  memset(evaluator->tasks, 0, sizeof evaluator->tasks);
   evaluator->task_count = 0;
 }
 

@@ -67,15 +67,6 @@ bool plm_setting_same_section(const char *key, const char *other)
   return plm_setting_section_length(other) == length && strncmp(key, other, length) == 0;
 }
 
-/* Escapes `|`, which would end the cell. */
-static void settings_reference_put_cell(struct plm_text *text, const char *cell)
-{
-  for (const char *c = cell; *c != '\0'; c++) {
-    if (*c == '|') plm_text_puts(text, "\\");
-    plm_text_append(text, c, 1);
-  }
-}
-
 void plm_setting_put_range(struct plm_text *text, const struct plm_setting *setting)
 {
   char least[40], most[40];
@@ -100,13 +91,10 @@ static void put_row(struct plm_text *text, const struct plm_setting *setting)
 {
   char type[256];
   plm_setting_describe(setting, type);
-  plm_text_printf(text, "| `%s` | ", setting->key);
-  settings_reference_put_cell(text, type);
-  plm_text_printf(text, " | %s | `%s` | ", setting->unit, setting->fallback);
+  plm_text_printf(text, "| `%s` | %s | %s | `%s` | ", setting->key, type, setting->unit,
+                  setting->fallback);
   plm_setting_put_range(text, setting);
-  plm_text_printf(text, " | %s | ", plm_on_resume_name(setting->resume));
-  settings_reference_put_cell(text, setting->help);
-  plm_text_puts(text, " |\n");
+  plm_text_printf(text, " | %s | %s |\n", plm_on_resume_name(setting->resume), setting->help);
 }
 
 /* Prints the section whose first row is `first`. A section may have rows before and after its

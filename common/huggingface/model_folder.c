@@ -146,8 +146,7 @@ static plm_status hash_tensors(const char *path, bool by_name, struct plm_hash *
   struct plm_tensor_shards *files;
   PLM_TRY(plm_tensor_shards_open(path, &files, error));
   const size_t count = plm_tensor_shards_count(files);
-  const struct plm_tensor_info **tensors =
-      plm_alloc((count + 1) * sizeof(struct plm_tensor_info *));
+  const struct plm_tensor_info **tensors = plm_alloc(count * sizeof(struct plm_tensor_info *));
   for (size_t i = 0; i < count; i++) tensors[i] = plm_tensor_shards_at(files, i);
   if (by_name && count > 0) qsort(tensors, count, sizeof(struct plm_tensor_info *), compare_names);
   struct plm_hasher *hasher = plm_hasher_open();

@@ -32,20 +32,26 @@ static void write_file(const char *folder, const char *name, const void *bytes, 
   assert_int_equal(fclose(file), 0);
 }
 
-/* Writes a MANIFEST of the files `names` as they are. */
-static void seal(const char *folder, uint64_t step)
+/* Writes a MANIFEST of the files `names` as they are, without the file of this number. */
+static void seal_without(const char *folder, uint64_t step, int left_out)
 {
-  struct plm_manifest manifest = {.step = step, .count = FILES};
+  struct plm_manifest manifest = {.step = step};
   for (int i = 0; i < FILES; i++) {
     char path[PLM_PATH_SIZE];
+    if (i == left_out) continue;
+    struct plm_manifest_file *file = &manifest.files[manifest.count++];
     path_in(folder, names[i], path);
-    strcpy(manifest.files[i].name, names[i]);
-    assert_int_equal(
-        plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL, NULL), PLM_OK);
+    strcpy(file->name, names[i]);
+    assert_int_equal(plm_hash_file(path, &file->hash, &file->size, NULL, NULL), PLM_OK);
   }
   char *text = plm_manifest_print(&manifest);
   write_file(folder, "MANIFEST", text, strlen(text));
   free(text);
+}
+
+static void seal(const char *folder, uint64_t step)
+{
+  seal_without(folder, step, -1);
 }
 
 /* Makes DIR/step_N with a few small files. */
@@ -242,6 +248,13 @@ static void damage_is_named(void **state)
   unlink(path);
   write_file(folder, "trainer.json", "{}\n", 3);
   assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, NULL, &error), PLM_OK);
+
+  seal_without(folder, 12, 0);
+  expect_broken(folder, PLM_CORRUPT, "the MANIFEST does not list config.json");
+  seal_without(folder, 12, 1);
+  expect_broken(folder, PLM_CORRUPT, "the MANIFEST does not list model.safetensors");
+  seal_without(folder, 12, 2);
+  expect_broken(folder, PLM_CORRUPT, "trainer.json is not in the MANIFEST");
 
   seal(folder, 13);
   expect_broken(folder, PLM_CORRUPT, "the MANIFEST is that of step 13");

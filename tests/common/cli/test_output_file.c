@@ -58,6 +58,12 @@ static void a_file_appears_complete_or_not_at_all(void **state)
   char temporary[PLM_PATH_SIZE];
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
   assert_false(plm_file_exists(temporary));
+  assert_int_equal(plm_output_open(path, &output, NULL), PLM_OK);
+  assert_int_equal(plm_output_finish(output, NULL), PLM_OK);
+  scratch_write(temporary, "next\n", 5); /* once the file has its name, the other one is free */
+  plm_output_close(output);
+  assert_file(temporary, "next\n");
+  assert_int_equal(unlink(temporary), 0);
   write_words(path, "third\n");
   assert_file(path, "third\n");
 }
@@ -268,6 +274,10 @@ static void long_paths_are_refused(void **state)
   assert_int_equal(plm_output_target(longest, target, &error), PLM_OK);
   assert_string_equal(target, longest);
   assert_int_equal(plm_output_open(longest, &output, &error), PLM_LIMIT); /* with .tmp-PID */
+  memset(longest, '/', PLM_PATH_SIZE - 1); /* a device needs no temporary path */
+  memcpy(longest + PLM_PATH_SIZE - 9, "dev/null", 8);
+  assert_int_equal(plm_output_open(longest, &output, &error), PLM_OK);
+  plm_output_close(output);
 }
 
 static bool chmod_fails;
@@ -386,9 +396,11 @@ static void a_file_that_is_standard_input_is_refused(void **state)
   const int before = dup(STDIN_FILENO), opened = open(file, O_RDONLY | O_CLOEXEC);
   assert_true(opened >= 0 && dup2(opened, STDIN_FILENO) == STDIN_FILENO);
   const plm_status status = plm_output_check_inputs("--output", file, inputs, 1, &error);
+  const plm_status zero = plm_output_check_inputs("--output", "/dev/fd/0", inputs, 1, &error);
   if (before >= 0) assert_int_equal(dup2(before, STDIN_FILENO), STDIN_FILENO);
   close(before);
   close(opened);
+  assert_int_equal(zero, PLM_OK); /* a descriptor is written to as it is */
   assert_int_equal(status, PLM_USAGE);
   snprintf(what, sizeof what, "--output %s is the same file as standard input", file);
   assert_string_equal(error.what, what);

@@ -426,8 +426,10 @@ static void variables_are_distinct(void **state)
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   for (size_t i = 0; i < count; i++) {
-    char a[96], b[96];
-    assert_int_equal(plm_setting_variable(table[i].key, a), strcmp(table[i].key, "version") != 0);
+    char a[96] = "PLM_X", b[96];
+    const bool settable = strcmp(table[i].key, "version") != 0;
+    assert_int_equal(plm_setting_variable(table[i].key, a), settable);
+    assert_int_equal(a[0] == '\0', !settable);
     for (size_t j = 0; j < i; j++) {
       plm_setting_variable(table[j].key, b);
       assert_string_not_equal(a, b);

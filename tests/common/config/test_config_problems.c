@@ -339,11 +339,32 @@ static void a_missing_file_is_a_problem(void **state)
   plm_config_problems_free(problems);
 }
 
+/* What is said of a folder depends on whether it is that of a run. */
+static void a_folder_is_a_problem(void **state)
+{
+  (void)state;
+  static const char *const expected[] = {
+      "folder is a folder, not a configuration; for a model, `plm-pipeline checkpoints folder` "
+      "says what it is",
+      "folder is a folder, not a configuration; its configuration is folder/pipeline.yaml"};
+  assert_int_equal(plm_directory_make("folder", NULL), PLM_OK);
+  for (size_t i = 0; i < 2; i++) {
+    struct plm_config config;
+    struct plm_config_problems *problems = NULL;
+    assert_int_equal(plm_config_load("folder", NULL, 0, &config, &problems, NULL), PLM_CONFIG);
+    assert_int_equal(plm_config_problems_count(problems), 1);
+    assert_string_equal(plm_config_problem(problems, 0), expected[i]);
+    plm_config_problems_free(problems);
+    assert_int_equal(plm_file_write("folder/pipeline.yaml", "", 0, 0644, NULL), PLM_OK);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_problem_is_found_with_its_place),
       cmocka_unit_test(a_missing_file_is_a_problem),
+      cmocka_unit_test(a_folder_is_a_problem),
   };
   return cmocka_run_group_tests(tests, enter_folder, NULL);
 }

@@ -23,6 +23,24 @@ static void the_page_is_that_of_the_manual(void **state)
   plm_text_deinit(&text);
 }
 
+/* A `|` in a cell would end it. */
+static void each_row_has_seven_cells(void **state)
+{
+  struct plm_text text = {0};
+  size_t rows = 0, count;
+  (void)state;
+  (void)plm_settings(&count);
+  plm_settings_reference(&text);
+  for (const char *line = strstr(text.data, "\n| `"); line != NULL; rows++) {
+    size_t bars = 0;
+    for (const char *c = line + 1; *c != '\n'; c++) bars += *c == '|';
+    assert_int_equal(bars, 8);
+    line = strstr(line + 1, "\n| `");
+  }
+  assert_int_equal(rows, count);
+  plm_text_deinit(&text);
+}
+
 static void ranges_are_said(void **state)
 {
   static const struct {
@@ -92,6 +110,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_page_is_that_of_the_manual),
+      cmocka_unit_test(each_row_has_seven_cells),
       cmocka_unit_test(ranges_are_said),
       cmocka_unit_test(a_section_ends_at_the_last_dot),
       cmocka_unit_test(each_section_begins_once),
