@@ -31,7 +31,6 @@ static void find_other(const struct plm_feed_run_options *options, char address[
 {
   const char *known = options->other_address;
   if (known == NULL && strchr(options->other_bind, '*') == NULL) known = options->other_bind;
-  address[0] = '\0';
   if (known != NULL && strlen(known) < ENDPOINT_SIZE)
     strcpy(address, known);
   else if (plm_endpoint_read(options->run, options->other_key, address, NULL) != PLM_OK)

@@ -8,6 +8,7 @@
 
 #include "common/base/files/file.h"
 #include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus_labels_json.h"
 #include "tests/support/cases/label_schemas.h"
 #include "tests/support/expected/expected_file.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -176,6 +177,65 @@ static void each_value_is_checked(void **state)
   changed(PLM_CORPUS_FORMAT, "{", "\"sources\": [", "\"sources\": 1, \"more\": [", damaged);
 }
 
+/* Parses the labels alone, which no fingerprint protects then, after the first `from` behind
+ * `after` became `to`. */
+static bool labels_are_read(const char *after, const char *from, const char *to)
+{
+  struct plm_label_schema schema, found = {0};
+  struct plm_text text = {0}, now = {0};
+  label_schema_make(&schema);
+  plm_text_puts(&text, "{");
+  plm_corpus_labels_print(&schema, &text);
+  const char *at = strstr(strstr(text.data, after), from);
+  assert_non_null(at);
+  plm_text_append(&now, text.data, (size_t)(at - text.data));
+  plm_text_printf(&now, "%s%s", to, at + strlen(from));
+  *strrchr(now.data, ',') = '}'; /* the comma behind the member */
+  cJSON *root = cJSON_Parse(now.data);
+  assert_non_null(root);
+  const bool good = plm_corpus_labels_parse(cJSON_GetObjectItem(root, "labels"), &found);
+  cJSON_Delete(root);
+  plm_label_schema_deinit(&found);
+  plm_label_schema_deinit(&schema);
+  plm_text_deinit(&text);
+  plm_text_deinit(&now);
+  return good;
+}
+
+/* A column for each number up to count. */
+static bool columns_are_read(int count)
+{
+  struct plm_label_schema found = {0};
+  struct plm_text text = {0};
+  for (int i = 0; i < count; i++)
+    plm_text_printf(&text,
+                    "%c{\"name\":\"%d\",\"kind\":\"number\",\"labels\":[1,0,0],\"mean\":0,"
+                    "\"deviation\":0}",
+                    i == 0 ? '[' : ',', i);
+  plm_text_puts(&text, count == 0 ? "[]" : "]");
+  cJSON *array = cJSON_Parse(text.data);
+  assert_non_null(array);
+  const bool good = plm_corpus_labels_parse(array, &found);
+  assert_true(!good || found.count == (uint32_t)count);
+  cJSON_Delete(array);
+  plm_label_schema_deinit(&found);
+  plm_text_deinit(&text);
+  return good;
+}
+
+static void columns_are_counted(void **state)
+{
+  (void)state;
+  assert_false(columns_are_read(0));
+  assert_true(columns_are_read(1));
+  assert_true(columns_are_read(PLM_LABEL_COLUMNS_MOST));
+  assert_false(columns_are_read(PLM_LABEL_COLUMNS_MOST + 1));
+  assert_true(labels_are_read("stability", "[40, 3, 2]", "[9007199254740992, 0, 2]"));
+  assert_true(labels_are_read("stability", "\"deviation\": 2", "\"deviation\": 0"));
+  assert_false(labels_are_read("stability", "\"kind\": \"number\"", "\"more\": 1"));
+  assert_false(labels_are_read("stability", "\"name\"", "\"more\""));
+}
+
 static void each_label_is_checked(void **state)
 {
   (void)state;
@@ -205,8 +265,11 @@ static void each_label_is_checked(void **state)
       {"{", "\"labels\": [\n", "\"labels\": [], \"more\": [\n"},
       {"{", "\"labels\": [\n", "\"labels\": 3, \"more\": [\n"},
   };
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     changed(PLM_CORPUS_FORMAT_LABELS, rows[i].after, rows[i].from, rows[i].to, damaged);
+    if (labels_are_read(rows[i].after, rows[i].from, rows[i].to))
+      fail_msg("%s %s -> %s", rows[i].after, rows[i].from, rows[i].to);
+  }
 }
 
 /* The values are right, but ingest writes them in another way. */
@@ -285,6 +348,7 @@ int main(void)
       cmocka_unit_test(the_text_is_read_back),
       cmocka_unit_test(each_value_is_checked),
       cmocka_unit_test(each_label_is_checked),
+      cmocka_unit_test(columns_are_counted),
       cmocka_unit_test(another_spelling_is_refused),
       cmocka_unit_test(other_formats_are_named),
       cmocka_unit_test(an_old_description_is_read_for_an_upgrade),

@@ -347,10 +347,14 @@ static void what_lmdb_says_is_told(void **state)
   assert_memory_equal(error.what, what, strlen(what));
 }
 
-/* Sizes of clusters are proven again whenever they are read. */
+/* Sizes of clusters are proven again whenever they are read: those of the last group here, which
+ * are in the first record as well, unlike the digests of such a group. */
 static void sizes_that_change_meanwhile_are_noticed(void **state)
 {
-  struct plm_corpus *corpus = written_corpus_open("changing", &written);
+  enum { CLUSTERS = PLM_DIGESTS_BLOCK + 99, GROUP = PLM_DIGESTS_BLOCK / PLM_GROUP_DOCUMENTS };
+  static const struct written_corpus alone = {PLM_TOKENIZER_ESM, {CLUSTERS, 0, 0}, 2, 1, false};
+  static uint32_t ones[CLUSTERS]; /* each cluster has one document */
+  struct plm_corpus *corpus = written_corpus_open("changing", &alone);
   struct plm_corpus_cursor *cursor;
   struct plm_error error = {0};
   const uint32_t *sizes;
@@ -359,19 +363,21 @@ static void sizes_that_change_meanwhile_are_noticed(void **state)
   (void)state;
   snprintf(path, sizeof path, "%s", scratch_path("changing/data.mdb"));
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
-  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, 0, &sizes, NULL, NULL),
+  assert_int_equal(plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN].clusters, CLUSTERS);
+  for (int i = 0; i < CLUSTERS; i++) ones[i] = 1;
+  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, GROUP, &sizes, NULL, NULL),
                    PLM_OK);
   assert_int_equal(plm_file_read(path, 1 << 24, &bytes, &size, NULL), PLM_OK);
-  const size_t clusters = plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN].clusters;
-  const char *found = memmem(bytes, size, sizes, clusters * sizeof *sizes);
+  const char *found = memmem(bytes, size, ones, sizeof ones);
   assert_non_null(found);
   const int file = open(path, O_WRONLY | O_CLOEXEC);
-  assert_int_equal(pwrite(file, "\x63", 1, found - bytes), 1);
+  assert_int_equal(pwrite(file, "\x63", 1, found - bytes + (off_t)(PLM_DIGESTS_BLOCK * sizeof *sizes)),
+                   1);
   close(file);
   free(bytes);
   plm_corpus_cursor_close(cursor);
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
-  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, 0, &sizes, NULL, &error),
+  assert_int_equal(plm_corpus_cluster_sizes(cursor, PLM_SPLIT_TRAIN, GROUP, &sizes, NULL, &error),
                    PLM_CORRUPT);
   assert_string_equal(error.what, "record 0 of train.clusters is not what ingest wrote");
   plm_corpus_cursor_close(cursor);

@@ -17,6 +17,7 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "common/feed/feed_handle.h"
 #include "common/run/run.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -132,6 +133,71 @@ static void a_failure_is_told_once_until_it_ends(void **state)
   fake_part(&meeting);
 }
 
+/* The address of the other consumer that the packers are told; "": none. */
+static void expect_other(const struct plm_feed_run_options *options, const char *expected)
+{
+  struct plm_feed_options of = packers_options();
+  struct plm_feed_run_options told = *options;
+  struct plm_feed_run *feed_run;
+  told.feed = packers_feed(&of);
+  assert_int_equal(plm_feed_run_open(&told, &feed_run, NULL), PLM_OK);
+  pthread_mutex_lock(&told.feed->mutex);
+  const struct plm_welcome welcome = told.feed->lanes[0].welcome;
+  pthread_mutex_unlock(&told.feed->mutex);
+  plm_feed_run_close(feed_run);
+  plm_feed_close(told.feed);
+  assert_int_equal(welcome.peers, expected[0] != '\0');
+  if (expected[0] != '\0') assert_string_equal(welcome.address[0], expected);
+}
+
+/* Its address, or where it binds, or what it has written into the run. */
+static void the_address_of_the_other_is_found(void **state)
+{
+  (void)state;
+  char run[PLM_PATH_SIZE], longest[513];
+  scratch_run(run);
+  struct plm_feed_run_options options = {.run = run,
+                                         .role = "trainer",
+                                         .other_key = "evaluation_feed",
+                                         .other_bind = "tcp://127.0.0.1:*"};
+  expect_other(&options, "");
+  assert_int_equal(plm_endpoint_write(run, "evaluation_feed", "tcp://127.0.0.1:77", NULL), PLM_OK);
+  expect_other(&options, "tcp://127.0.0.1:77");
+  options.other_bind = "tcp://127.0.0.1:78";
+  expect_other(&options, "tcp://127.0.0.1:78");
+  options.other_address = "tcp://other:79";
+  expect_other(&options, "tcp://other:79");
+  memset(longest, 'x', sizeof longest - 1);
+  longest[512] = '\0'; /* without room for its end, it is not told */
+  options.other_address = longest;
+  expect_other(&options, "tcp://127.0.0.1:77");
+}
+
+/* The supervisor says in the run that it starts no packer any more. */
+static void the_feed_learns_that_packers_are_given_up(void **state)
+{
+  (void)state;
+  for (int fatal = 0; fatal < 2; fatal++) {
+    char run[PLM_PATH_SIZE];
+    struct plm_feed_options of = packers_options();
+    struct plm_feed *feed = packers_feed(&of);
+    struct plm_feed_run *feed_run;
+    scratch_run(run);
+    const struct plm_feed_run_options options = {.run = run,
+                                                 .role = "trainer",
+                                                 .feed = feed,
+                                                 .other_key = "evaluation_feed",
+                                                 .other_bind = "tcp://127.0.0.1:*"};
+    assert_int_equal(plm_endpoint_write(run, "packers", fatal ? "fatal" : "starting", NULL),
+                     PLM_OK);
+    plm_feed_packers_given_up(feed, !fatal);
+    assert_int_equal(plm_feed_run_open(&options, &feed_run, NULL), PLM_OK);
+    plm_feed_run_close(feed_run);
+    assert_int_equal(feed->packers_given_up, fatal);
+    plm_feed_close(feed);
+  }
+}
+
 static plm_status open_feed(void *context, struct plm_error *error)
 {
   const struct plm_feed_options options = packers_options();
@@ -162,6 +228,8 @@ int main(void)
 {
   plm_log_init("t", PLM_LOG_WARNING);
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_failure_is_told_once_until_it_ends),
+                                     cmocka_unit_test(the_address_of_the_other_is_found),
+                                     cmocka_unit_test(the_feed_learns_that_packers_are_given_up),
                                      cmocka_unit_test(threads_that_do_not_start_are_an_error)};
   return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
 }
