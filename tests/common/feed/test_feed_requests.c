@@ -70,6 +70,9 @@ static void only_after_all_are_late_another_is_asked(void **state)
   feed->peers[0].progress_ms = NOW - LATE;
   assert_int_equal(due(&request, &slot), 0);
   feed->peers[0].progress_ms--;
+  request.asks[0].sent_ms = NOW - LATE; /* a millisecond after the progress */
+  assert_int_equal(due(&request, &slot), 0);
+  request.asks[0].sent_ms--;
   request.retry_ms = NOW + 1;
   assert_int_equal(due(&request, &slot), 0);
   request.retry_ms = NOW;

@@ -13,6 +13,7 @@
 #include "common/corpus/corpus_description.h"
 #include "common/fetch/fetch_server.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
 
@@ -175,9 +176,9 @@ static void what_is_not_there_is_refused(void **state)
   close_server();
 }
 
-static bool gives_piece(struct plm_hash corpus, char *text)
+static bool gives_piece(uint16_t source, struct plm_hash corpus, char *text)
 {
-  const struct plm_fetch_question question = {.request = part_of(0, PLM_FETCH_DATA, 0, 10),
+  const struct plm_fetch_question question = {.request = part_of(source, PLM_FETCH_DATA, 0, 10),
                                               .corpus = corpus};
   struct plm_fetch_answer answer;
   enum plm_nack_reason reason;
@@ -198,22 +199,31 @@ static void another_corpus_than_the_run_s_is_refused(void **state)
 {
   (void)state;
   char path[300], text[PLM_WIRE_TEXT + 1], hex[PLM_HASH_HEX_SIZE];
+  char what[PLM_WIRE_TEXT + 400], wanted[PLM_HASH_HEX_SIZE];
   struct plm_corpus_description description;
-  snprintf(path, sizeof path, "%.180s0", scratch_path("corpus"));
   open_server();
-  assert_int_equal(plm_corpus_description_read(path, &description, NULL), PLM_OK);
-  struct plm_hash other = description.info.fingerprint;
-  assert_true(gives_piece((struct plm_hash){0}, text));
-  assert_true(gives_piece(description.info.fingerprint, text));
-  other.high++;
-  assert_false(gives_piece(other, text));
-  assert_non_null(strstr(text, "holds another corpus (fingerprint "));
-  plm_hash_to_hex(description.info.fingerprint, hex);
-  assert_non_null(strstr(text, hex));
-  plm_hash_to_hex(other, hex);
-  assert_non_null(strstr(text, hex));
-  plm_corpus_description_deinit(&description);
   close_server();
+  for (uint16_t k = 0; k < 2; k++) {
+    snprintf(path, sizeof path, "%.180s%u", scratch_path("corpus"), k);
+    assert_int_equal(plm_corpus_description_read(path, &description, NULL), PLM_OK);
+    description.info.upgraded_from = (struct plm_hash){5, 6};
+    forged_corpus_restate(path, &description);
+    open_server();
+    struct plm_hash other = description.info.fingerprint;
+    assert_true(gives_piece(k, (struct plm_hash){0}, text));
+    assert_true(gives_piece(k, description.info.fingerprint, text));
+    assert_true(gives_piece(k, (struct plm_hash){5, 6}, text));
+    assert_false(gives_piece(k, (struct plm_hash){5, 7}, text));
+    other.high++;
+    assert_false(gives_piece(k, other, text));
+    plm_hash_to_hex(description.info.fingerprint, hex);
+    plm_hash_to_hex(other, wanted);
+    snprintf(what, sizeof what, "%s holds another corpus (fingerprint %s) than the run's (%s)",
+             path, hex, wanted);
+    assert_string_equal(text, what);
+    plm_corpus_description_deinit(&description);
+    close_server();
+  }
 }
 
 /* 16 answers are made ahead, and 256 questions may wait behind them. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -363,6 +364,9 @@ static void a_missing_head_is_said(void **state)
     assert_string_equal(error.where, folder);
     assert_string_equal(error.hint, "train it on labels first (doc/fine-tuning.md)");
   }
+  struct plm_error error = {0};
+  assert_int_equal(unlink(scratch_path("config.json")), 0);
+  assert_int_equal(plm_head_missing(folder, &error), PLM_NOT_FOUND);
 }
 
 int main(void)

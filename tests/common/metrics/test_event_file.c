@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/files/file.h"
+#include "common/metrics/event_record.h"
 #include "common/metrics/metrics.h"
 #include "tests/support/harness/scratch.h"
 
@@ -207,6 +208,19 @@ static void the_longest_tag_fits(void **state)
 }
 
 /* Two starts in one second have two files; so do two in one process. */
+/* The first entries of the table of CRC32C, whatever was there before, and the last one. */
+static void the_table_is_that_of_crc32c(void **state)
+{
+  (void)state;
+  uint32_t table[256];
+  memset(table, 0xff, sizeof table);
+  plm_record_table(table);
+  assert_int_equal(table[0], 0);
+  assert_int_equal(table[1], 0xf26b8303);
+  assert_int_equal(table[128], 0x82f63b78);
+  assert_int_equal(table[255], 0xad7d5351);
+}
+
 static void each_start_has_its_own_file(void **state)
 {
   (void)state;
@@ -250,6 +264,7 @@ int main(void)
       cmocka_unit_test(a_resumed_run_begins_a_session),
       cmocka_unit_test(more_than_a_buffer_comes_in_order),
       cmocka_unit_test(the_longest_tag_fits),
+      cmocka_unit_test(the_table_is_that_of_crc32c),
       cmocka_unit_test(each_start_has_its_own_file),
       cmocka_unit_test(errors_name_the_file),
   };

@@ -371,6 +371,10 @@ static void names_of_masks_come_back(void **state)
   }
   assert_string_equal(plm_architecture_name(PLM_UNET), "unet");
   assert_string_equal(plm_objective_name(PLM_OBJECTIVE_CAUSAL), "causal");
+  assert_false(plm_objective_is_labels(PLM_OBJECTIVE_MLM));
+  assert_false(plm_objective_is_labels(PLM_OBJECTIVE_CAUSAL));
+  assert_true(plm_objective_is_labels(PLM_OBJECTIVE_REGRESSION));
+  assert_true(plm_objective_is_labels(PLM_OBJECTIVE_RESIDUES));
 }
 
 static void differences_are_listed(void **state)

@@ -308,6 +308,34 @@ static void initial_weights_are_those_of_the_page(void **state)
   free(f.table);
 }
 
+/* ESM-2's padding, token 1, is embedded as zeros, which every other row has none of. */
+static void the_row_of_the_padding_is_zero(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = case_config(PLM_ESM2, 2, 64);
+  struct fixture f = table_of(&config);
+  float *values = malloc(f.elements * sizeof *values);
+  assert_non_null(values);
+  memset(values, 0xff, f.elements * sizeof *values);
+  plm_model_initialise(f.table, f.count, 3, values);
+  const float *rows = NULL;
+  for (size_t i = 0; i < f.count; i++)
+    if (f.table[i].initialiser == PLM_INIT_SMALL_PAD) {
+      assert_null(rows);
+      assert_int_equal(f.table[i].cols, config.hidden_size);
+      assert_int_equal(f.table[i].rows, config.vocab_size);
+      rows = values + f.table[i].offset;
+    }
+  assert_non_null(rows);
+  for (uint32_t row = 0; row < config.vocab_size; row++)
+    for (uint32_t c = 0; c < config.hidden_size; c++) {
+      const float value = rows[row * config.hidden_size + c];
+      assert_true(row == 1 ? value == 0 : value != 0 && fabsf(value) < 0.2F);
+    }
+  free(values);
+  free(f.table);
+}
+
 /* A configuration that breaks a rule has no parameters. */
 static void other_configurations_are_refused(void **state)
 {
@@ -332,6 +360,7 @@ int main(void)
       cmocka_unit_test(widths_stop_at_128_a_head),
       cmocka_unit_test(groups_follow_name_and_rank),
       cmocka_unit_test(initial_weights_are_those_of_the_page),
+      cmocka_unit_test(the_row_of_the_padding_is_zero),
       cmocka_unit_test(other_configurations_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,30 @@ static void numbers_and_classes_belong_to_documents(void **state)
   plm_label_schema_deinit(&of.schema);
 }
 
+/* Memory of a smaller batch is replaced, that of the spans as well as that of nine values for each
+ * document. */
+static void a_larger_batch_follows_a_smaller_one(void **state)
+{
+  struct labelled of;
+  struct plm_batch_labels labels = {0};
+  const struct plm_label_schema *schema = &of.schema;
+  struct plm_label_choice choice;
+  (void)state;
+  fill(&of);
+  choose(&of, PLM_TASK_MULTILABEL, (const char *[]){"terms"}, 1, &choice);
+  for (uint32_t chunks = 1; chunks <= 3; chunks++) {
+    of.batch.chunks = chunks;
+    assert_int_equal(plm_batch_labels_fill(&choice, &schema, &of.batch, &labels, NULL), PLM_OK);
+    assert_int_equal(labels.documents, begin[chunks]);
+    assert_memory_equal(labels.begin, begin, (chunks + 1) * sizeof *begin);
+    assert_true(labels.spans[0].whole && labels.spans[0].residues == 3);
+    assert_int_equal(labels.spans[begin[chunks] - 1].chunk, chunks - 1);
+  }
+  plm_label_choice_deinit(&choice);
+  plm_batch_labels_deinit(&labels);
+  plm_label_schema_deinit(&of.schema);
+}
+
 static void residues_are_cut_with_their_piece(void **state)
 {
   struct labelled of;
@@ -305,6 +329,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_and_classes_belong_to_documents),
+      cmocka_unit_test(a_larger_batch_follows_a_smaller_one),
       cmocka_unit_test(residues_are_cut_with_their_piece),
       cmocka_unit_test(wrong_choices_are_refused),
       cmocka_unit_test(sources_share_one_normalisation),

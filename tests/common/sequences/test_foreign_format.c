@@ -2,6 +2,7 @@
  * text that is like them is not. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/sequences/foreign_format.h"
@@ -111,6 +112,13 @@ static void a_line_ends_where_it_ends(void **state)
   assert_int_equal(plm_foreign_format_check("5 100", 3, "f", &error), PLM_FORMAT);
   assert_non_null(strstr(error.what, "PHYLIP"));
   assert_int_equal(plm_foreign_format_check("5 100", 1, "f", NULL), PLM_OK);
+  char *line = malloc(3); /* nothing of ours lies behind it */
+  assert_non_null(line);
+  memcpy(line, "5 1", 3);
+  assert_int_equal(plm_foreign_format_check(line, 3, "f", NULL), PLM_FORMAT);
+  memcpy(line, "5 \t", 3);
+  assert_int_equal(plm_foreign_format_check(line, 3, "f", NULL), PLM_OK);
+  free(line);
 }
 
 static void pir_is_refused(void **state)

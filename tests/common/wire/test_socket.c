@@ -275,9 +275,12 @@ static void wrong_messages_are_dropped_whole(void **state)
       [ONE_FRAME] = "a message without its payload frame",
       [THREE_FRAMES] = "it has more than two frames"};
   struct ends ends;
-  struct plm_message message;
+  struct plm_message message = {.connection = 5, .routing_id_bytes = 6, .header = {.request = 7}};
   open_ends(&ends);
   assert_int_equal(plm_message_receive(ends.router, true, &message, NULL), PLM_AGAIN);
+  assert_int_equal(message.connection, -1); /* nothing is left of an earlier one */
+  assert_int_equal(message.routing_id_bytes, 0);
+  assert_int_equal(message.header.request, 0);
   for (int kind = NONE; kind <= EMPTY; kind++) {
     struct plm_header header = {.type = PLM_MESSAGE_PONG, .payload_bytes = 7};
     struct plm_error error = {0};
