@@ -72,7 +72,7 @@ static bool shares_a_class(const struct plm_label_column *a, const struct plm_la
 static bool classes_are_outputs(const struct plm_label_choice *choice)
 {
   return choice->task == PLM_TASK_CLASSIFICATION || choice->task == PLM_TASK_RESIDUES ||
-         (choice->task == PLM_TASK_MULTILABEL && choice->columns[0].kind == PLM_LABEL_CLASSES);
+         (choice->task == PLM_TASK_MULTILABEL && choice->columns->kind == PLM_LABEL_CLASSES);
 }
 
 static plm_status check_set_columns(const struct plm_config *config,

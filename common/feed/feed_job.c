@@ -131,11 +131,7 @@ static plm_status check_chunks(struct feed_job *job, struct plm_data_scratch *sc
 
 void feed_job_do(struct feed_job *job, struct plm_data_scratch *scratch)
 {
-  struct plm_error error = {0};
-  const plm_status status =
-      job->tables ? check_tables(job, &error) : check_chunks(job, scratch, &error);
-  job->error = error;
-  job->error.status = status;
+  (void)(job->tables ? check_tables(job, &job->error) : check_chunks(job, scratch, &job->error));
 }
 
 void feed_job_free(struct feed_job *job)

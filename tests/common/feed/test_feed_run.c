@@ -171,6 +171,13 @@ static void the_address_of_the_other_is_found(void **state)
   longest[512] = '\0'; /* without room for its end, it is not told */
   options.other_address = longest;
   expect_other(&options, "tcp://127.0.0.1:77");
+  longest[511] = '\0';
+  char cut[sizeof(struct plm_welcome){0}.address[0]]; /* of what fits, the message has a part */
+  snprintf(cut, sizeof cut, "%s", longest);
+  expect_other(&options, cut);
+  longest[511] = 'x'; /* without room for its end, that in the run is not told either */
+  assert_int_equal(plm_endpoint_write(run, "evaluation_feed", longest, NULL), PLM_OK);
+  expect_other(&options, "");
 }
 
 /* The supervisor says in the run that it starts no packer any more. */

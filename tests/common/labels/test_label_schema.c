@@ -200,6 +200,27 @@ static void a_schema_has_limits(void **state)
   assert_string_equal(error.hint, "shorten the names of classes, for example to identifiers");
 }
 
+/* A copy has all that describes the columns, and stays when the original is gone. */
+static void a_copy_stays(void **state)
+{
+  struct plm_label_schema schema, copy, expected;
+  (void)state;
+  label_schema_make(&schema);
+  label_schema_make(&expected);
+  plm_label_schema_copy(&schema, &copy);
+  plm_label_schema_deinit(&schema);
+  assert_int_equal(copy.count, expected.count);
+  for (uint32_t i = 0; i < copy.count; i++) {
+    const struct plm_label_column *a = &copy.columns[i], *b = &expected.columns[i];
+    assert_true(plm_label_column_equal(a, b));
+    assert_memory_equal(a->labels, b->labels, sizeof a->labels);
+    assert_true(a->mean == b->mean && a->deviation == b->deviation);
+    for (uint32_t c = 0; c < a->class_count; c++) assert_int_equal(a->counts[c], b->counts[c]);
+  }
+  plm_label_schema_deinit(&copy);
+  plm_label_schema_deinit(&expected);
+}
+
 static void columns_are_compared(void **state)
 {
   (void)state;
@@ -253,6 +274,7 @@ int main(void)
       cmocka_unit_test(rules_are_checked),
       cmocka_unit_test(rules_have_two_sides),
       cmocka_unit_test(a_schema_has_limits),
+      cmocka_unit_test(a_copy_stays),
       cmocka_unit_test(columns_are_compared),
       cmocka_unit_test(too_many_classes_are_refused),
   };

@@ -250,6 +250,46 @@ static void a_client_that_leaves_is_dropped(void **state)
   plm_http_close(http);
 }
 
+/* What a client has said before it left is no part of what the next one says. */
+static void the_next_client_begins_anew(void **state)
+{
+  (void)state;
+  struct plm_http *http = open_http("127.0.0.1:0");
+  struct pollfd items[PLM_HTTP_POLLS];
+  struct plm_text text = {0};
+  const int client = connect_to(http);
+  say(client, "GET /nothing");
+  turn(http);
+  close(client);
+  do {
+    turn(http);
+    plm_http_fill(http, items);
+  } while (items[1].fd >= 0);
+  ask(http, "GET /metrics\r\n\r\n", &text);
+  assert_string_equal(text.data, OK_HEAD "plm_step 1\n");
+  plm_text_deinit(&text);
+  plm_http_close(http);
+}
+
+/* After the answer, the connection stays until the client has read it and leaves. */
+static void an_answered_client_leaves_first(void **state)
+{
+  (void)state;
+  struct plm_http *http = open_http("127.0.0.1:0");
+  struct pollfd items[PLM_HTTP_POLLS];
+  struct plm_text text = {0};
+  const int client = connect_to(http);
+  say(client, "GET /metrics\r\n\r\n");
+  read_all(http, client, &text);
+  assert_string_equal(text.data, OK_HEAD "plm_step 1\n");
+  for (int i = 0; i < 3; i++) turn(http);
+  plm_http_fill(http, items);
+  assert_true(items[1].fd >= 0 && items[1].events == POLLIN);
+  close(client);
+  plm_text_deinit(&text);
+  plm_http_close(http);
+}
+
 /* A client that asks nothing is disconnected after five seconds, and not before. */
 static void a_silent_client_is_disconnected(void **state)
 {
@@ -327,6 +367,8 @@ int main(void)
       cmocka_unit_test(a_large_page_is_sent_in_parts),
       cmocka_unit_test(so_many_clients_at_once),
       cmocka_unit_test(a_client_that_leaves_is_dropped),
+      cmocka_unit_test(the_next_client_begins_anew),
+      cmocka_unit_test(an_answered_client_leaves_first),
       cmocka_unit_test(a_silent_client_is_disconnected),
       cmocka_unit_test(addresses_are_hosts_and_ports),
       cmocka_unit_test(all_interfaces_and_ipv6),

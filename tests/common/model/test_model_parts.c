@@ -295,10 +295,32 @@ static void adapters_drop_by_their_keys(void **state)
   }
 }
 
+/* Of the three products that one operator computes, only some have adapters. */
+static void some_products_have_adapters(void **state)
+{
+  static const unsigned targets[] = {1U << PLM_LORA_V, 1U << PLM_LORA_Q | 1U << PLM_LORA_V,
+                                     1U << PLM_LORA_K | 1U << PLM_LORA_UP};
+  (void)state;
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    struct plm_model_config config = case_config(PLM_TRANSFORMER, 1, 32);
+    struct scene s;
+    config.lora = (struct plm_lora_config){
+        .rank = 3, .alpha = 48, .targets = targets[i], .dropout = 0.25};
+    open_scene(&s, &config);
+    (void)dropping_loss(&s, seeds);
+    float *gradients = model_case_gradients(&s.model);
+    check_slope(&s, gradients, ".lora_A");
+    check_slope(&s, gradients, ".lora_B");
+    free(gradients);
+    close_scene(&s);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(transformer), cmocka_unit_test(unet),
                                      cmocka_unit_test(patch_unet),
+                                     cmocka_unit_test(some_products_have_adapters),
                                      cmocka_unit_test(adapters_drop_by_their_keys)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,6 +140,20 @@ static void shuffle_is_uniform(void **state)
   assert_int_equal(orders, 24);
 }
 
+/* A shuffle takes one draw fewer than it has items. */
+static void a_shuffle_leaves_the_other_draws(void **state)
+{
+  (void)state;
+  for (uint32_t count = 0; count <= 5; count++) {
+    uint32_t items[5] = {0, 1, 2, 3, 4};
+    struct plm_draws shuffled = plm_draws_begin(7, 1, 100), draws = shuffled;
+    plm_shuffle(&shuffled, items, count);
+    for (uint32_t i = 1; i < count; i++) (void)plm_draws_below(&draws, 1);
+    assert_int_equal(plm_draws_below(&shuffled, UINT32_MAX), plm_draws_below(&draws, UINT32_MAX));
+    for (uint32_t i = count; i < 5; i++) assert_int_equal(items[i], i);
+  }
+}
+
 /* The draws as plan.h describes them: two for each counter, low word first, high half of the
  * product. */
 static void draws_follow_their_counters(void **state)
@@ -163,6 +177,7 @@ int main(void)
       cmocka_unit_test(packings_match_references),
       cmocka_unit_test(exact_fits_waste_nothing),
       cmocka_unit_test(shuffle_is_uniform),
+      cmocka_unit_test(a_shuffle_leaves_the_other_draws),
       cmocka_unit_test(draws_follow_their_counters),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

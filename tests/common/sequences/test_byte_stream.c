@@ -41,6 +41,8 @@ static plm_status read_all(const char *bytes, size_t size, struct plm_text *text
   while ((status = plm_byte_stream_read(stream, &part, &part_size, error)) == PLM_OK &&
          part_size != 0)
     plm_text_append(text, part, part_size);
+  if (status == PLM_OK) assert_int_equal(plm_byte_stream_produced(stream), text->length);
+  if (status == PLM_OK) assert_int_equal(plm_byte_stream_consumed(stream), size);
   plm_byte_stream_close(stream);
   return status;
 }
