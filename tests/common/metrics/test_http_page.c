@@ -218,6 +218,11 @@ static void serve_a_ninth(int leaves)
   read_all(http, ninth, &text);
   assert_string_equal(text.data, OK_HEAD "plm_step 1\n");
   close(ninth);
+  do {
+    turn(http);
+    plm_http_fill(http, items);
+  } while (items[1 + leaves].fd >= 0);
+  assert_true(items[0].fd >= 0 && items[0].events == POLLIN); /* its place is the only free one */
   for (int i = 0; i < PLM_HTTP_CLIENTS; i++)
     if (i != leaves) close(silent[i]);
   plm_text_deinit(&text);

@@ -111,20 +111,34 @@ static void numbers_and_classes_belong_to_documents(void **state)
  * document. */
 static void a_larger_batch_follows_a_smaller_one(void **state)
 {
+  enum { MANY = 25 }; /* more than there is room for one, but not for its values */
+  static const uint32_t many_begin[] = {0, 1, MANY};
+  struct plm_chunk_document many[MANY];
+  uint64_t many_at[MANY];
   struct labelled of;
   struct plm_batch_labels labels = {0};
   const struct plm_label_schema *schema = &of.schema;
   struct plm_label_choice choice;
   (void)state;
   fill(&of);
+  for (int d = 0; d < MANY; d++) {
+    many[d] = documents[0];
+    many_at[d] = of.at[0];
+  }
+  of.batch.document_begin = many_begin;
+  of.batch.documents = many;
+  of.batch.label_at = many_at;
   choose(&of, PLM_TASK_MULTILABEL, (const char *[]){"terms"}, 1, &choice);
-  for (uint32_t chunks = 1; chunks <= 3; chunks++) {
+  for (uint32_t chunks = 1; chunks <= 2; chunks++) {
     of.batch.chunks = chunks;
     assert_int_equal(plm_batch_labels_fill(&choice, &schema, &of.batch, &labels, NULL), PLM_OK);
-    assert_int_equal(labels.documents, begin[chunks]);
-    assert_memory_equal(labels.begin, begin, (chunks + 1) * sizeof *begin);
-    assert_true(labels.spans[0].whole && labels.spans[0].residues == 3);
-    assert_int_equal(labels.spans[begin[chunks] - 1].chunk, chunks - 1);
+    assert_int_equal(labels.documents, many_begin[chunks]);
+    assert_memory_equal(labels.begin, many_begin, (chunks + 1) * sizeof *many_begin);
+    for (uint32_t d = 0; d < labels.documents; d++) {
+      assert_true(labels.spans[d].whole && labels.spans[d].residues == 3);
+      assert_int_equal(labels.spans[d].chunk, d > 0);
+      for (uint32_t k = 0; k < 9; k++) assert_true(labels.values[d * 9 + k] == (k == 8));
+    }
   }
   plm_label_choice_deinit(&choice);
   plm_batch_labels_deinit(&labels);
