@@ -111,6 +111,8 @@ static void each_question_gets_its_piece(void **state)
     assert_memory_equal(bytes + PLM_FILE_PART_HEAD, expected, sizeof expected);
     zmq_msg_close(&message.payload);
   }
+  ask(&host, 1, 8); /* the one behind the last one */
+  refused(&host, 8, PLM_NACK_FAILED, "the run has 1 corpora");
   part(&host);
 }
 

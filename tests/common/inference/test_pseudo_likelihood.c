@@ -43,6 +43,38 @@ static plm_status poll_for_stop(void *context, struct plm_error *error)
   return polls->count++ == polls->most ? PLM_INTERRUPTED : PLM_OK;
 }
 
+static plm_status lost(struct plm_ops *ops, struct plm_error *error)
+{
+  (void)ops;
+  return plm_error_set(error, PLM_FAILURE, "the device is lost");
+}
+
+static void a_device_that_fails_is_an_error(void **state)
+{
+  (void)state;
+  struct inference_case c;
+  struct plm_pseudo_likelihood *likelihood;
+  struct plm_error error = {0};
+  int32_t tokens[COUNT];
+  double sum;
+  uint32_t terms;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, LENGTH, 3);
+  for (int32_t t = 0; t < COUNT; t++) tokens[t] = 4 + t % 20;
+  assert_int_equal(plm_pseudo_likelihood_open(&c.inference, &likelihood, NULL), PLM_OK);
+  assert_int_equal(
+      plm_pseudo_likelihood_run(likelihood, tokens, COUNT, NULL, NULL, &sum, &terms, NULL), PLM_OK);
+  struct plm_ops *ops = c.inference.ops;
+  plm_status (*synchronize)(struct plm_ops *, struct plm_error *) = ops->synchronize;
+  ops->synchronize = lost;
+  assert_int_equal(
+      plm_pseudo_likelihood_run(likelihood, tokens, COUNT, NULL, NULL, &sum, &terms, &error),
+      PLM_FAILURE);
+  assert_string_equal(error.what, "the device is lost");
+  ops->synchronize = synchronize;
+  plm_pseudo_likelihood_close(likelihood);
+  inference_case_close(&c);
+}
+
 static void every_residue_is_masked_once(void **state)
 {
   (void)state;
@@ -88,6 +120,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_log_probability_reads_its_row_only),
       cmocka_unit_test(every_residue_is_masked_once),
+      cmocka_unit_test(a_device_that_fails_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,24 @@ static void a_file_that_was_cut_and_has_grown_goes_back(void **state)
   assert_read("step 4|", true);
 }
 
+/* Another file in its place, which was not rotated, is read on if it begins with the same lines. */
+static void a_copy_in_its_place_is_continued(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE], copy[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("copied.jsonl"));
+  snprintf(copy, sizeof copy, "%s", scratch_path("copy.jsonl"));
+  plm_tail_init(&tail, path, 0);
+  append(path, "step 1\nstep 2\n");
+  assert_read("step 1|step 2|", true);
+  append(copy, "step 1\nstep 2\nstep 3\n");
+  assert_int_equal(rename(copy, path), 0);
+  assert_read("step 3|", true);
+  append(copy, "step 1\nstep 2, again\nstep 3\n");
+  assert_int_equal(rename(copy, path), 0);
+  assert_read("step 2, again|step 3|", true);
+}
+
 static void a_cut_goes_back(void **state)
 {
   (void)state;
@@ -420,6 +438,7 @@ int main(void)
       cmocka_unit_test(lines_are_found_over_parts),
       cmocka_unit_test(lines_come_when_they_are_complete),
       cmocka_unit_test(a_file_that_was_cut_and_has_grown_goes_back),
+      cmocka_unit_test(a_copy_in_its_place_is_continued),
       cmocka_unit_test(a_cut_goes_back),
       cmocka_unit_test(many_lines_are_remembered),
       cmocka_unit_test(other_lines_of_the_same_size_are_seen),

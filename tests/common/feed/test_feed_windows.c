@@ -1,0 +1,138 @@
+/* How a feed finds its place in windows that are planned, of states that the test makes. */
+#include "common/feed/feed_windows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log/log.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+
+enum { NOW = 100000, LATE = 1000, CHUNKS = 3, WINDOWS = 4 };
+
+static struct feed_state *feed;
+
+/* Four groups of 256 documents, each of which is a window. */
+static int begin(void **state)
+{
+  (void)state;
+  feed = calloc(1, sizeof *feed);
+  if (feed == NULL) return -1;
+  feed->now_ms = NOW;
+  feed->plan = (struct plm_plan_parameters){.max_length = 64, .alignment = 1, .window_groups = 1};
+  feed->split = PLM_SPLIT_TRAIN;
+  feed->splits[PLM_SPLIT_TRAIN] = (struct plm_proof_split){.documents = (uint64_t)WINDOWS * 256};
+  feed->corpus_known = true;
+  feed->peer_count = 1; /* whom the test does not let be found */
+  feed->window_tail = &feed->windows;
+  snprintf(feed->role, sizeof feed->role, "trainer");
+  return plm_plan_open(&feed->plan, (uint64_t)WINDOWS * 256, 0, &feed->plans[PLM_SPLIT_TRAIN],
+                       NULL) != PLM_OK;
+}
+
+static int end(void **state)
+{
+  (void)state;
+  feed_windows_clear(feed);
+  plm_plan_close(feed->plans[PLM_SPLIT_TRAIN]);
+  free(feed);
+  return 0;
+}
+
+/* Appends a planned window. */
+static void add(uint64_t index, uint32_t chunks, bool last)
+{
+  struct feed_window *window = calloc(1, sizeof *window);
+  assert_non_null(window);
+  const struct feed_planned of = {.index = index, .complete = true, .last = last};
+  window->state = WINDOW_PLANNED;
+  window->planned = feed_planned_open(&of);
+  window->planned->window.chunks = chunks;
+  window->planned->offset = calloc(chunks + 1, sizeof *window->planned->offset);
+  assert_non_null(window->planned->offset);
+  *feed->window_tail = window;
+  feed->window_tail = &window->next;
+  feed->next_window = last ? 0 : index + 1;
+}
+
+static void is_at(uint64_t epoch, uint64_t window, uint64_t before, uint64_t chunk)
+{
+  assert_int_equal(feed->place.epoch, epoch);
+  assert_int_equal(feed->place.window, window);
+  assert_int_equal(feed->place.before, before);
+  assert_int_equal(feed->place.chunk, chunk);
+}
+
+/* The place is counted from the first window on, which is said every ten seconds. */
+static void the_place_is_counted_to(void **state)
+{
+  static const struct {
+    int64_t said_ms_ago;
+    bool says;
+  } rows[] = {{FEED_WAITING_MS, true}, {FEED_WAITING_MS - 1, false}, {NOW, true}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    add(0, CHUNKS, false);
+    add(1, CHUNKS, false);
+    feed->place = (struct plm_plan_place){.chunk = CHUNKS + 1};
+    feed->seeking = true;
+    feed->seek_said_ms = NOW - rows[i].said_ms_ago;
+    captured_begin(STDERR_FILENO);
+    feed_windows_tick(feed, LATE);
+    const char *said = captured_end();
+    if (rows[i].says)
+      assert_non_null(strstr(
+          said, "counting the chunks of epoch 0 up to the trainer's place: window 2 of 4\n"));
+    else
+      assert_string_equal(said, "");
+    assert_int_equal(feed->seek_said_ms, rows[i].says ? NOW : NOW - rows[i].said_ms_ago);
+    assert_false(feed->seeking);
+    is_at(0, 1, CHUNKS, 1);
+    assert_int_equal(feed->windows->planned->index, 1);
+    assert_int_equal(feed->windows->requested, 1);
+    assert_int_equal(feed->progress_ms, NOW);
+    assert_int_equal(end(state) | begin(state), 0);
+  }
+}
+
+/* A window that is not planned yet is waited for. */
+static void the_place_may_be_in_a_later_window(void **state)
+{
+  (void)state;
+  add(0, CHUNKS, false);
+  feed->place = (struct plm_plan_place){.chunk = CHUNKS};
+  feed->seeking = true;
+  feed_windows_tick(feed, LATE);
+  assert_true(feed->seeking);
+  is_at(0, 1, CHUNKS, 0);
+  assert_int_equal(feed->windows->planned->index, 1);
+  assert_int_equal(feed->windows->state, WINDOW_ASKED);
+}
+
+/* Also without a place to find, a window is left that the limit of tokens has left without chunks,
+ * and the last one of an epoch leads to the next epoch. */
+static void an_empty_window_is_left(void **state)
+{
+  (void)state;
+  add(2, 0, true);
+  add(0, CHUNKS, false);
+  feed->place = (struct plm_plan_place){.window = 2, .before = 7};
+  feed_windows_tick(feed, LATE);
+  is_at(1, 0, 0, 0);
+  assert_int_equal(feed->windows->planned->index, 0);
+  assert_int_equal(feed->windows->requested, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+  plm_log_init("t", PLM_LOG_INFO);
+  const struct CMUnitTest tests[] = {
+      TEST(the_place_is_counted_to),
+      TEST(the_place_may_be_in_a_later_window),
+      TEST(an_empty_window_is_left),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
