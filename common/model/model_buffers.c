@@ -65,7 +65,6 @@ static void model_buffers_measure(struct layout *layout)
 {
   const struct plm_model *model = layout->model;
   size_t *width = &layout->largest_rows_width, *hidden = &layout->largest_rows_hidden;
-  *width = level_rows(model, 0) * model->config.hidden_size;
   for (uint32_t i = 0; i < model->block_count; i++) {
     const struct plm_block_shape *shape = &model->blocks[i].shape;
     const size_t rows = level_rows(model, shape->level);

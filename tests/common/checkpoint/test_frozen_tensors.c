@@ -145,13 +145,21 @@ static void nothing_is_kept_of_what_is_trained(void **state)
   plm_frozen_tensors_deinit(&frozen);
 }
 
+static void has_both(const struct plm_frozen_tensors *frozen)
+{
+  for (size_t i = 0; i < COUNT; i++)
+    assert_int_equal(frozen->tensors[i].data != NULL, parameters[i].frozen);
+}
+
 static plm_status take_both(void *context, struct plm_error *error)
 {
   static const float values[40];
   struct plm_frozen_tensors frozen;
   PLM_TRY(plm_frozen_tensors_read(context, parameters, COUNT, &frozen, error));
+  has_both(&frozen);
   plm_frozen_tensors_deinit(&frozen);
   PLM_TRY(plm_frozen_tensors_copy(values, parameters, COUNT, &frozen, error));
+  has_both(&frozen);
   plm_frozen_tensors_deinit(&frozen);
   return PLM_OK;
 }

@@ -91,8 +91,11 @@ static void a_short_batch_is_no_longer_than_it_must_be(void **state)
   struct plm_sequence_batch *batch;
   assert_int_equal(plm_sequence_batch_open(&config, PAD, CHUNKS, &batch, NULL), PLM_OK);
   plm_sequence_batch_reset(batch);
-  assert_true(plm_sequence_batch_add(batch, tokens, 5));
   const struct plm_batch *chunks = plm_sequence_batch_finish(batch);
+  assert_int_equal(chunks->chunks, 0);
+  assert_int_equal(chunks->max_length, 0);
+  assert_true(plm_sequence_batch_add(batch, tokens, 5));
+  chunks = plm_sequence_batch_finish(batch);
   assert_int_equal(chunks->chunks, 1);
   assert_int_equal(chunks->max_length, 8); /* two groups of four */
   plm_sequence_batch_close(batch);

@@ -18,10 +18,10 @@ struct scene {
   float *outputs;
 };
 
-static void open_scene(struct scene *s)
+static void open_layers(struct scene *s, uint32_t layers)
 {
   static struct case_documents documents;
-  const struct plm_model_config config = case_config(PLM_PATCH_UNET, 4, LENGTH);
+  const struct plm_model_config config = case_config(PLM_PATCH_UNET, layers, LENGTH);
   const struct plm_model_options options = {.max_chunks = CHUNKS, .training = true};
   case_documents_draw(&documents, (const uint32_t[]){LENGTH, LENGTH, 0}, config.vocab_size, 3);
   case_batch_place(&s->placed, &documents, LENGTH, 1, false);
@@ -30,6 +30,11 @@ static void open_scene(struct scene *s)
   plm_model_attention_masks(s->c.model, &s->placed.batch, s->c.window, s->c.masks);
   s->outputs = must(malloc(sizeof(float) * CHUNKS * LENGTH *
                            (VOCABULARY > config.hidden_size ? VOCABULARY : config.hidden_size)));
+}
+
+static void open_scene(struct scene *s)
+{
+  open_layers(s, 4);
 }
 
 static void close_scene(struct scene *s)
@@ -187,11 +192,51 @@ static void positions_are_checked(void **state)
   close_scene(&s);
 }
 
+struct tapped {
+  uint32_t blocks[16], count;
+};
+
+static void note_block(void *context, uint32_t block)
+{
+  struct tapped *tapped = context;
+  assert_true(tapped->count < 16);
+  tapped->blocks[tapped->count++] = block;
+}
+
+/* Each block with attention is handed out once; two of the ten have only one position. */
+static void bottlenecks_have_no_attention(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct tapped tapped = {.count = 0};
+  struct plm_error error = {0};
+  open_layers(&s, 10);
+  const struct plm_model_config *config = &s.c.config;
+  float *room = must(malloc(sizeof *room * 3 * CHUNKS * LENGTH * config->hidden_size));
+  const struct plm_masked_batch input = {&s.placed.batch, s.c.masks};
+  const struct plm_state_taps taps = {
+      .room = room, .on_attention = note_block, .context = &tapped};
+  must_work(plm_model_infer_states(s.c.model, &input, s.placed.inputs, &taps, &error), &error);
+  uint32_t expected = 0;
+  for (uint32_t block = 0; block < plm_architecture_blocks(config); block++) {
+    struct plm_block_shape shape;
+    plm_architecture_block(config, block, &shape);
+    if (shape.kind == PLM_BLOCK_BOTTLENECK) continue;
+    assert_true(expected < tapped.count);
+    assert_int_equal(tapped.blocks[expected++], block);
+  }
+  assert_int_equal(tapped.count, expected);
+  assert_true(expected > 0 && expected < plm_architecture_blocks(config));
+  free(room);
+  close_scene(&s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_are_checked),
       cmocka_unit_test(targets_are_checked),
+      cmocka_unit_test(bottlenecks_have_no_attention),
       cmocka_unit_test(positions_are_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

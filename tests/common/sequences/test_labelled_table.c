@@ -197,6 +197,7 @@ static void ugly_tables(void **state)
   refuses("sequence,y,part\nMK,1,0\nMA,1,test\n", number, "not the number of a fold",
           ":3, column 3 (part)", NULL);
   refuses("sequence,z,part\nMK,1,0\n", number, "no column \"y\"", ":1", "\"z\"");
+  refuses("sequence,Y,part\nMK,1,0\n", number, "no column \"y\"", ":1", "\"Y\"");
   refuses("sequence,y,y,part\nMK,1,2,0\n", number, "2 columns \"y\"", ":1", NULL);
   refuses("sequence,seq,y,part\nMK,MA,1,0\n", number, "more than one column called sequence", ":1",
           NULL);
