@@ -27,8 +27,8 @@ static void narrow(struct ops_case *c)
                                          .key_begin = ops_case_device(c, begin, sizeof begin),
                                          .key_end = ops_case_device(c, end, sizeof end)};
   int32_t *to[2] = {ops_case_device(c, full, sizeof full), ops_case_device(c, full, sizeof full)};
-  c->ops->narrow_mask(c->ops, to[0], to[1], &mask,
-                      ops_case_device(c, positions, sizeof positions), ROWS);
+  c->ops->narrow_mask(c->ops, to[0], to[1], &mask, ops_case_device(c, positions, sizeof positions),
+                      ROWS);
   for (int k = 0; k < 2; k++) {
     c->ops->download(c->ops, got, to[k], sizeof got);
     assert_memory_equal(got, expected[k], sizeof got);

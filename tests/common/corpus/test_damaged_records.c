@@ -371,8 +371,8 @@ static void sizes_that_change_meanwhile_are_noticed(void **state)
   const char *found = memmem(bytes, size, ones, sizeof ones);
   assert_non_null(found);
   const int file = open(path, O_WRONLY | O_CLOEXEC);
-  assert_int_equal(pwrite(file, "\x63", 1, found - bytes + (off_t)(PLM_DIGESTS_BLOCK * sizeof *sizes)),
-                   1);
+  assert_int_equal(
+      pwrite(file, "\x63", 1, found - bytes + (off_t)(PLM_DIGESTS_BLOCK * sizeof *sizes)), 1);
   close(file);
   free(bytes);
   plm_corpus_cursor_close(cursor);

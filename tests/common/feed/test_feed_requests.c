@@ -16,8 +16,8 @@ static void begin(int packers)
   assert_non_null(feed);
   feed->now_ms = NOW;
   for (int i = 0; i < packers; i++)
-    feed->peers[i] = (struct feed_peer){
-        .used = true, .serial = (uint64_t)i + 1, .packer_id = (uint64_t)i + 101};
+    feed->peers[i] =
+        (struct feed_peer){.used = true, .serial = (uint64_t)i + 1, .packer_id = (uint64_t)i + 101};
 }
 
 static struct feed_ask ask_of(uint64_t serial, int64_t age_ms)

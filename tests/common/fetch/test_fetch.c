@@ -346,6 +346,17 @@ static void what_cannot_be_read_is_named(void **state)
   fetch_head_close(&head);
 }
 
+static bool stays; /* nothing can be removed */
+
+/* Takes the place of libc's function in this program. */
+int remove(const char *path)
+{
+  struct stat information;
+  errno = EACCES;
+  if (stays || lstat(path, &information) != 0) return -1;
+  return S_ISDIR(information.st_mode) ? rmdir(path) : unlink(path);
+}
+
 static void a_damaged_corpus_is_not_kept(void **state)
 {
   (void)state;
@@ -360,10 +371,18 @@ static void a_damaged_corpus_is_not_kept(void **state)
   captured_begin(STDERR_FILENO);
   const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
   const char *said = captured_end();
-  change_byte(original, 6000);
   assert_int_equal(status, PLM_CORRUPT);
   assert_non_null(strstr(error.what, " sent a corpus that is not what its corpus.json states"));
   assert_int_equal(captured_times(said, "damaged"), 1); /* only the cache's path */
+  stays = true;
+  captured_begin(STDERR_FILENO);
+  const plm_status again = plm_fetch_corpora(&options, &fetched, &error);
+  (void)captured_end();
+  stays = false;
+  change_byte(original, 6000);
+  assert_int_equal(again, PLM_IO);
+  assert_non_null(strstr(error.what, ".part: Permission denied"));
+  assert_memory_equal(error.what, "cannot remove ", 14);
   assert_int_equal(fetched.count, 0);
   plm_fetched_release(&fetched);
   fetch_head_close(&head);

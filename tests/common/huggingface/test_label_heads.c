@@ -12,6 +12,7 @@
 #include "common/huggingface/huggingface.h"
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 static struct plm_model_config esm2(void)
@@ -167,6 +168,31 @@ static void new_heads_are_drawn(void **state)
   free(weights);
   model_case_close(&from);
   model_case_close(&to);
+}
+
+static plm_status load(void *context, struct plm_error *error)
+{
+  return plm_parameters_load(scratch_directory(), "model.safetensors", context, NULL, error);
+}
+
+static void weights_need_memory(void **state)
+{
+  const struct plm_model_options options = {.max_chunks = 1};
+  const struct plm_model_config config = model_case_small(PLM_TRANSFORMER);
+  struct model_case c;
+  size_t count;
+  (void)state;
+  if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 3);
+  const struct plm_parameter *table = plm_model_table(c.model, &count);
+  assert_int_equal(
+      plm_parameters_write(scratch_path("model.safetensors"), table, count, c.weights, NULL),
+      PLM_OK);
+  failing_memory_try(load, c.model, 1);
+  float *loaded = values_of(&c);
+  assert_memory_equal(loaded, c.weights, plm_model_arena_elements(c.model) * sizeof *loaded);
+  free(loaded);
+  model_case_close(&c);
 }
 
 /* What transformers itself reads: a rate is never a whole number, as its class of ESM C wants it.
@@ -375,6 +401,7 @@ int main(void)
       cmocka_unit_test(heads_go_round),
       cmocka_unit_test(other_heads_of_published_weights_are_refused),
       cmocka_unit_test(new_heads_are_drawn),
+      cmocka_unit_test(weights_need_memory),
       cmocka_unit_test(keys_of_transformers_are_written),
       cmocka_unit_test(a_missing_head_is_said),
       cmocka_unit_test(keys_of_transformers_are_read),

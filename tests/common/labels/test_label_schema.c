@@ -269,14 +269,10 @@ static void too_many_classes_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bytes_give_the_schema_back),
-      cmocka_unit_test(damaged_bytes_are_refused),
-      cmocka_unit_test(rules_are_checked),
-      cmocka_unit_test(rules_have_two_sides),
-      cmocka_unit_test(a_schema_has_limits),
-      cmocka_unit_test(a_copy_stays),
-      cmocka_unit_test(columns_are_compared),
-      cmocka_unit_test(too_many_classes_are_refused),
+      cmocka_unit_test(bytes_give_the_schema_back), cmocka_unit_test(damaged_bytes_are_refused),
+      cmocka_unit_test(rules_are_checked),          cmocka_unit_test(rules_have_two_sides),
+      cmocka_unit_test(a_schema_has_limits),        cmocka_unit_test(a_copy_stays),
+      cmocka_unit_test(columns_are_compared),       cmocka_unit_test(too_many_classes_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,8 +214,7 @@ static void bottlenecks_have_no_attention(void **state)
   const struct plm_model_config *config = &s.c.config;
   float *room = must(malloc(sizeof *room * 3 * CHUNKS * LENGTH * config->hidden_size));
   const struct plm_masked_batch input = {&s.placed.batch, s.c.masks};
-  const struct plm_state_taps taps = {
-      .room = room, .on_attention = note_block, .context = &tapped};
+  const struct plm_state_taps taps = {.room = room, .on_attention = note_block, .context = &tapped};
   must_work(plm_model_infer_states(s.c.model, &input, s.placed.inputs, &taps, &error), &error);
   uint32_t expected = 0;
   for (uint32_t block = 0; block < plm_architecture_blocks(config); block++) {

@@ -304,8 +304,8 @@ static void some_products_have_adapters(void **state)
   for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
     struct plm_model_config config = case_config(PLM_TRANSFORMER, 1, 32);
     struct scene s;
-    config.lora = (struct plm_lora_config){
-        .rank = 3, .alpha = 48, .targets = targets[i], .dropout = 0.25};
+    config.lora =
+        (struct plm_lora_config){.rank = 3, .alpha = 48, .targets = targets[i], .dropout = 0.25};
     open_scene(&s, &config);
     (void)dropping_loss(&s, seeds);
     float *gradients = model_case_gradients(&s.model);
@@ -318,9 +318,8 @@ static void some_products_have_adapters(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(transformer), cmocka_unit_test(unet),
-                                     cmocka_unit_test(patch_unet),
-                                     cmocka_unit_test(some_products_have_adapters),
-                                     cmocka_unit_test(adapters_drop_by_their_keys)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(transformer), cmocka_unit_test(unet), cmocka_unit_test(patch_unet),
+      cmocka_unit_test(some_products_have_adapters), cmocka_unit_test(adapters_drop_by_their_keys)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,8 +78,7 @@ static void mixed_sizes(void **state)
   expected[PROOF_AVX2] = __builtin_cpu_supports("avx2");
   expected[PROOF_AVX512] = __builtin_cpu_supports("avx512f");
 #endif
-  for (int form = 0; form < PROOF_LANES_FORMS; form++)
-    assert_int_equal(has[form], expected[form]);
+  for (int form = 0; form < PROOF_LANES_FORMS; form++) assert_int_equal(has[form], expected[form]);
   printf("forms: one%s%s\n", has[PROOF_AVX2] ? ", AVX2" : "", has[PROOF_AVX512] ? ", AVX-512" : "");
 }
 

@@ -34,7 +34,7 @@ plm-pipeline keys others --client intruder >/dev/null 2>&1 || fail "no keys"
 mkdir -m 700 intruder && cp others/clients/intruder.key keys/server.pub intruder/
 plm-pipeline join "$head" --fetch --keys intruder >intruder.log 2>&1 </dev/null &
 intruder=$!
-wait_for 30 grep -q 'refuses this host' intruder.log
+wait_for 30 grep -q 'refuses this host: the key is not on the consumer' intruder.log
 kill "$intruder"
 status=0
 wait "$intruder" || status=$?
