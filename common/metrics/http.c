@@ -42,7 +42,6 @@ static plm_status look_up(const char *address, struct addrinfo **found, struct p
 {
   char text[PLM_HOST_ADDRESS_SIZE], *host = text;
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-  if (strrchr(address, ':') == NULL || strlen(address) >= 280) goto wrong;
   if (plm_host_address(address, text, error) != PLM_OK) goto wrong;
   char *colon = strrchr(text, ':');
   *colon = '\0';
