@@ -45,7 +45,7 @@ static plm_status look_up(const char *address, struct addrinfo **found, struct p
   if (plm_host_address(address, text, error) != PLM_OK) goto wrong;
   char *colon = strrchr(text, ':');
   *colon = '\0';
-  if (host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
+  if (colon[-1] == ']') { /* only what begins with [ may end so */
     colon[-1] = '\0';
     host++;
   }

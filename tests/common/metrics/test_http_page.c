@@ -316,7 +316,9 @@ static void addresses_are_hosts_and_ports(void **state)
   (void)state;
   static const char *const wrong[] = {"127.0.0.1",       "127.0.0.1:",      "127.0.0.1:65536",
                                       "127.0.0.1:1x",    "127.0.0.1:-1",    "127.0.0.1:/",
-                                      "not a host:9464", "127.0.0.1:99999", ""};
+                                      "not a host:9464", "127.0.0.1:99999", "",
+                                      "[127.0.0.1:9464", "127.0.0.1]:9464", "[:9464",
+                                      "]:9464"};
   struct plm_http *http;
   struct plm_error error;
   char wanted[400], longest[600];
@@ -332,6 +334,9 @@ static void addresses_are_hosts_and_ports(void **state)
   memcpy(longest, "127.0.0.1:", 10);
   longest[300] = '\0';
   assert_int_equal(plm_http_open(longest, page, &page_size, &http, &error), PLM_USAGE);
+  http = open_http("[127.0.0.1]:0"); /* brackets are for IPv6, which not every machine has */
+  assert_int_equal(strncmp(plm_http_address(http), "127.0.0.1:", 10), 0);
+  plm_http_close(http);
   http = open_http("127.0.0.1:0");
   assert_int_equal(strncmp(plm_http_address(http), "127.0.0.1:", 10), 0);
   assert_int_not_equal(atoi(plm_http_address(http) + 10), 0);
