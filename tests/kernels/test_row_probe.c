@@ -56,6 +56,32 @@ static void the_halves_mirror_each_other(void **state)
   plm_probe_ring_free(&ring);
 }
 
+/* In bf16, each element is the upper half of a number between 2^-11 and 2. */
+static void elements_of_bf16_are_whole(void **state)
+{
+  (void)state;
+  enum { N = 5, K = 8 };
+  struct plm_probe_ring ring = {0};
+  struct plm_probe probe;
+  struct plm_product_shape s = shape_of(N, K, false);
+  s.is_bf16 = 1;
+  assert_true(plm_probe_make(&probe, &ring, &s, 1));
+  for (int of = 0; of < 2; of++)
+    for (int64_t i = 0; i < (of == 0 ? K : K * N); i++) {
+      uint16_t element, mirrored;
+      memcpy(&element, (of == 0 ? probe.A : probe.B) + 2 * i, sizeof element);
+      const uint32_t bits = (uint32_t)element << 16;
+      float value;
+      memcpy(&value, &bits, sizeof value);
+      assert_true(fabsf(value) >= 0x1p-11F && fabsf(value) < 2);
+      if (of == 1) continue;
+      memcpy(&mirrored, probe.A + 2 * (K - 1 - i), sizeof mirrored);
+      assert_int_equal(mirrored, element ^ 0x8000);
+    }
+  plm_probe_free(&probe);
+  plm_probe_ring_free(&ring);
+}
+
 /* Columns 2 to 4 of B, dense or as far apart as before, and B turned, have its elements. */
 static void parts_and_transposes_have_the_same_elements(void **state)
 {
@@ -111,6 +137,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_halves_mirror_each_other),
+      cmocka_unit_test(elements_of_bf16_are_whole),
       cmocka_unit_test(parts_and_transposes_have_the_same_elements),
       cmocka_unit_test(their_memory_is_given_back),
   };

@@ -1,4 +1,5 @@
 /* Residues are counted alike in every way that the processor has. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "common/corpus/corpus_format.h"
@@ -56,10 +57,26 @@ static void residues_are_counted(void **state)
   free(bytes);
 }
 
+/* Of all residues of the corpus, in whichever split and however they are encoded. */
+static void the_entropy_is_that_of_all_splits(void **state)
+{
+  (void)state;
+  struct plm_corpus_info info = {.entropy = 7};
+  plm_corpus_info_finish(&info);
+  assert_true(info.entropy == 0);
+  info.splits[0].composition[0] = 1;
+  info.splits[1].composition[300] = 1;
+  info.splits[2].composition[511] = 1;
+  info.splits[2].composition[0] = 1;
+  plm_corpus_info_finish(&info);
+  assert_true(fabs(info.entropy - 1.5 * log(2)) < 1e-12);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(residues_are_counted),
+      cmocka_unit_test(the_entropy_is_that_of_all_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
