@@ -200,6 +200,24 @@ static void a_schema_has_limits(void **state)
   assert_string_equal(error.hint, "shorten the names of classes, for example to identifiers");
 }
 
+static void kinds_have_names_and_limits(void **state)
+{
+  static const struct {
+    enum plm_label_kind kind;
+    const char *name;
+    uint32_t most;
+  } rows[] = {{PLM_LABEL_NUMBER, "number", 0},
+              {PLM_LABEL_CLASS, "class", PLM_LABEL_CLASS_MOST},
+              {PLM_LABEL_RESIDUES, "residues", PLM_LABEL_RESIDUES_MOST},
+              {PLM_LABEL_CLASSES, "classes", PLM_LABEL_CLASSES_MOST}};
+  (void)state;
+  assert_int_equal(sizeof rows / sizeof *rows, PLM_LABEL_KINDS - PLM_LABEL_NUMBER);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_string_equal(plm_label_kind_name(rows[i].kind), rows[i].name);
+    assert_int_equal(plm_label_most_classes(rows[i].kind), rows[i].most);
+  }
+}
+
 /* A copy has all that describes the columns, and stays when the original is gone. */
 static void a_copy_stays(void **state)
 {
@@ -269,10 +287,15 @@ static void too_many_classes_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bytes_give_the_schema_back), cmocka_unit_test(damaged_bytes_are_refused),
-      cmocka_unit_test(rules_are_checked),          cmocka_unit_test(rules_have_two_sides),
-      cmocka_unit_test(a_schema_has_limits),        cmocka_unit_test(a_copy_stays),
-      cmocka_unit_test(columns_are_compared),       cmocka_unit_test(too_many_classes_are_refused),
+      cmocka_unit_test(bytes_give_the_schema_back),
+      cmocka_unit_test(damaged_bytes_are_refused),
+      cmocka_unit_test(rules_are_checked),
+      cmocka_unit_test(rules_have_two_sides),
+      cmocka_unit_test(a_schema_has_limits),
+      cmocka_unit_test(kinds_have_names_and_limits),
+      cmocka_unit_test(a_copy_stays),
+      cmocka_unit_test(columns_are_compared),
+      cmocka_unit_test(too_many_classes_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
