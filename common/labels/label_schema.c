@@ -49,9 +49,6 @@ static void copy_column(const struct plm_label_column *from, struct plm_label_co
 {
   *to = *from;
   to->name = plm_strdup(from->name);
-  to->classes = NULL;
-  to->counts = NULL;
-  if (from->kind == PLM_LABEL_NUMBER) return;
   to->classes = plm_alloc_zeroed(from->class_count, sizeof *to->classes);
   to->counts = plm_alloc_zeroed(from->class_count, sizeof *to->counts);
   for (uint32_t c = 0; c < from->class_count; c++) {
