@@ -93,7 +93,6 @@ static plm_status trace_run(const struct plm_command_context *context, struct pl
     plm_error_set(error, PLM_USAGE, "--step N is needed: the number of the step");
     return plm_error_hint(error, "the first step is 1");
   }
-  if (step > UINT32_MAX) return plm_error_set(error, PLM_USAGE, "--step %llu is too large", step);
   PLM_TRY(plm_command_run_config(context, &config, error));
   plm_status status;
   if (!config.corpus) {
@@ -101,6 +100,9 @@ static plm_status trace_run(const struct plm_command_context *context, struct pl
     status = plm_error_hint(error, "set `corpus` to the folder that the packers read");
   } else {
     status = plm_trace_sources_open(&config, &sources, error);
+    if (status == PLM_OK && step > sources.last)
+      status = plm_error_set(error, PLM_USAGE, "--step %llu is beyond the run's last step, %llu",
+                             step, (unsigned long long)sources.last);
     if (status == PLM_OK) status = plm_trace_sources_place(&sources, step - 1, error);
     if (status == PLM_OK) status = print_step(context, config.source_count > 0, &sources, error);
     if (status == PLM_OK && plm_arguments_has(context->arguments, "verify"))

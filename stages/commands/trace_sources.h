@@ -22,6 +22,7 @@ struct plm_trace_sources {
   struct plm_advance advance;
   uint64_t seed;
   struct plm_mixture_history history; /* the size of a step, and the weights, over time */
+  uint64_t last; /* the run's last step: of the configuration, or a later one that was made */
   /* of the step that plm_trace_sources_place was called for: */
   uint8_t *of; /* (chunks) the source of each chunk */
   uint32_t chunks;

@@ -181,7 +181,7 @@ expect 0 plm-pipeline trace -c one.yaml --step 2 --json
 [ "$(jq -c '[has("source"), .epoch, .chunk]' out | paste -sd' ')" = '[false,0,4] [false,1,0] [false,1,1] [false,1,2]' ] ||
   fail "chunks of one corpus: $(cat out)"
 expect 2 plm-pipeline trace --step 4294967296
-says err '^plm-pipeline: --step 4294967296 is too large$'
+says err '^plm-pipeline: --step 4294967296 is beyond the run.s last step, 300$'
 expect 2 plm-pipeline trace
 says err '^plm-pipeline: --step N is needed: the number of the step$'
 expect 2 plm-pipeline trace --step 1 two

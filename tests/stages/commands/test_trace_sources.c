@@ -116,6 +116,28 @@ static void the_history_says_how_large_steps_were(void **state)
   plm_config_deinit(&config);
 }
 
+/* A run that was trained further than its configuration says now has those steps as well. */
+static void the_last_step_is_planned_or_made(void **state)
+{
+  static const struct {
+    const char *latest;
+    uint64_t last;
+  } cases[] = {{"{}", 300},
+               {"{\"step\":299,\"cursor\":{\"chunks\":598}}", 300},
+               {"{\"step\":301,\"cursor\":{\"chunks\":602}}", 301}};
+  struct plm_config config;
+  (void)state;
+  configure(0, &config);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_trace_sources sources = {0};
+    write_latest(cases[i].latest);
+    assert_int_equal(plm_trace_sources_open(&config, &sources, NULL), PLM_OK);
+    assert_int_equal(sources.last, cases[i].last);
+    plm_trace_sources_close(&sources);
+  }
+  plm_config_deinit(&config);
+}
+
 /* After a step whose chunks were all taken, the next one follows from it, and so it does from the
  * history. */
 static void chunks_are_counted_or_follow(void **state)
@@ -220,6 +242,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(one_corpus_without_a_checkpoint, setup),
       cmocka_unit_test_setup(the_history_says_how_large_steps_were, setup),
+      cmocka_unit_test_setup(the_last_step_is_planned_or_made, setup),
       cmocka_unit_test_setup(chunks_are_counted_or_follow, setup),
       cmocka_unit_test_setup(histories_that_contradict_themselves, setup),
       cmocka_unit_test_setup(a_run_keeps_its_corpora, setup),
