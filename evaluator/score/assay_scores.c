@@ -2,6 +2,7 @@
 #include "evaluator/score/assay_scores.h"
 
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,10 +108,13 @@ static plm_status remove_unfinished(const char *path, struct plm_error *error)
 plm_status plm_assay_scores_open(const char *folder, const struct plm_assay_origin *origin,
                                  struct plm_assay_scores *scores, struct plm_error *error)
 {
+  char inside[PLM_PATH_SIZE]; /* which is no link, even if the folder is one */
   PLM_TRY(plm_directory_make(folder, error));
   PLM_TRY(plm_path_join(scores->folder, ".", folder, error));
-  scores->lock = plm_leftovers_lock(scores->folder);
+  PLM_TRY(plm_path_join(inside, scores->folder, ".", error));
+  scores->lock = plm_leftovers_lock(inside);
   if (scores->lock < 0) {
+    if (errno != EWOULDBLOCK) return plm_error_errno(error, "cannot lock %s", folder);
     plm_error_set(error, PLM_BUSY, "another command writes scores into %.1000s", folder);
     return plm_error_hint(error, "wait for it, or name another folder with --scores");
   }

@@ -2,6 +2,7 @@
 #include "common/base/process/leftovers.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -13,8 +14,10 @@
 int plm_leftovers_lock(const char *path)
 {
   const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0) return folder;
-  if (folder >= 0) close(folder);
+  if (folder < 0 || flock(folder, LOCK_EX | LOCK_NB) == 0) return folder;
+  const int reason = errno;
+  close(folder);
+  errno = reason;
   return -1;
 }
 

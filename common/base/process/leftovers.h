@@ -5,7 +5,8 @@
 #define PLM_COMMON_BASE_PROCESS_LEFTOVERS_H
 
 /* Locks a folder without waiting and without following a link. Returns a descriptor, which releases
- * the lock when it is closed, or -1 if this is not a folder or another process has locked it. */
+ * the lock when it is closed, or -1 with errno, which is EWOULDBLOCK if another process has locked
+ * it. */
 int plm_leftovers_lock(const char *path);
 
 /* Removes the folders in `parent` whose name is `prefix` followed only by characters of `letters`,

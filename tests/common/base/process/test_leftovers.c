@@ -1,6 +1,7 @@
 /* Temporary folders that an interrupted command has left are removed, unless somebody uses them. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -35,8 +36,11 @@ static void a_folder_is_locked_once(void **state)
   const int lock = plm_leftovers_lock(scratch_path("locked"));
   assert_true(lock >= 0);
   assert_int_equal(plm_leftovers_lock(scratch_path("locked")), -1);
+  assert_int_equal(errno, EWOULDBLOCK);
   assert_int_equal(plm_leftovers_lock(scratch_path("missing")), -1);
+  assert_int_equal(errno, ENOENT);
   assert_int_equal(plm_leftovers_lock(scratch_path("locked/file")), -1);
+  assert_int_equal(errno, ENOTDIR);
   assert_int_equal(symlink(scratch_path("locked"), scratch_path("link")), 0);
   assert_int_equal(plm_leftovers_lock(scratch_path("link")), -1);
   assert_int_equal(open_descriptors(), before + 1); /* what cannot be locked is closed */
