@@ -12,6 +12,7 @@
 #include "evaluator/score/wild_type_file.h"
 
 struct work {
+  const char *table;
   struct plm_variant_reader *reader;
   struct plm_indel_scorer *scorer;
   struct plm_score_output *output;
@@ -55,6 +56,8 @@ static plm_status score_row(struct work *work, const struct plm_variant_entry *e
                             struct plm_error *error)
 {
   double score, written;
+  if (check_letters(entry, error) != PLM_OK || entry->size > work->longest)
+    return plm_error_set(error, PLM_FORMAT, "%s changed while it was read", work->table);
   plm_text_clear(&work->fields);
   plm_text_clear(&work->letters);
   plm_variant_reader_fields(work->reader, entry, &work->fields);
@@ -114,6 +117,7 @@ plm_status plm_score_indels(const struct plm_variant_reader_request *reader, con
   struct work work = {0};
   plm_progress_begin(&work.progress, "score");
   work.progress.rate_unit = "residues";
+  work.table = reader->csv;
   plm_status status = plm_variant_reader_open(reader, wild_type, &work.reader, error);
   if (status == PLM_OK) status = score_indels_check_all(&work, error);
   if (status == PLM_OK) status = make_room(inference, wild_type, work.longest, error);

@@ -145,8 +145,15 @@ static plm_status draw_map(const struct scoring *scoring, struct plm_error *erro
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
 }
 
-/* Reads the next entries, which have been checked, up to the size of a block. There have to be as
- * many as were checked, because the file is opened again and memory was taken for them. */
+static plm_status has_changed(const struct scoring *scoring, struct plm_error *error)
+{
+  return plm_error_set(error, PLM_FORMAT, "%s changed while it was read",
+                       scoring->request->reader.csv);
+}
+
+/* Reads the next entries, which have been checked, up to the size of a block. The file is opened
+ * again, but there have to be as many as were checked, with the same positions, because memory was
+ * taken for them. */
 static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_error *error)
 {
   plm_text_clear(&scoring->fields);
@@ -155,11 +162,10 @@ static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_
     bool ended;
     PLM_TRY(plm_variant_reader_next(scoring->reader, &entry, &ended, error));
     if (ended && scoring->read == scoring->variants) break;
-    if (ended || scoring->read++ == scoring->variants)
-      return plm_error_set(error, PLM_FORMAT, "%s changed while it was read",
-                           scoring->request->reader.csv);
-    PLM_TRY(plm_variant_parse(scoring->wild_type, entry.text, entry.size, &scoring->block[*count],
-                              error));
+    if (ended || scoring->read++ == scoring->variants) return has_changed(scoring, error);
+    struct plm_variant *variant = &scoring->block[*count];
+    PLM_TRY(plm_variant_parse(scoring->wild_type, entry.text, entry.size, variant, error));
+    if (!plm_variant_scorer_expects(scoring->scorer, variant)) return has_changed(scoring, error);
     plm_variant_reader_fields(scoring->reader, &entry, &scoring->fields);
     scoring->ends[2 * *count] = scoring->fields.length;
     plm_text_append(&scoring->fields, entry.text, entry.size);

@@ -125,6 +125,15 @@ static bool by_table(const struct plm_variant_scorer *scorer, const struct plm_v
   return !scorer->causal && (!scorer->joint || variant->count == 1);
 }
 
+/* Whether one window has all substituted positions. A causal model has to see at least one token
+ * before the first one. */
+static bool fits(const struct plm_variant_scorer *scorer, const struct plm_variant *variant)
+{
+  const uint32_t begin = begin_of(scorer, variant);
+  return first_token(variant) >= begin + scorer->causal &&
+         last_token(variant) < begin + scorer->length;
+}
+
 plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
                                      const struct plm_variant *variant, struct plm_error *error)
 {
@@ -137,10 +146,8 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
     }
     return PLM_OK;
   }
-  /* a causal model has to see at least one token before the first substitution */
-  const uint32_t a = first_token(variant), b = last_token(variant),
-                 begin = begin_of(scorer, variant);
-  if (a < begin + scorer->causal || b >= begin + scorer->length) {
+  if (!fits(scorer, variant)) {
+    const uint32_t a = first_token(variant), b = last_token(variant);
     const int64_t first = scorer->wild_type->first;
     plm_error_set(
         error, PLM_LIMIT,
@@ -152,6 +159,16 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
   }
   scorer->work++;
   return PLM_OK;
+}
+
+bool plm_variant_scorer_expects(const struct plm_variant_scorer *scorer,
+                                const struct plm_variant *variant)
+{
+  if (variant->count == 0) return true;
+  if (!by_table(scorer, variant)) return fits(scorer, variant);
+  for (uint32_t i = 0; i < variant->count; i++)
+    if (scorer->wanted[variant->items[i].place] == 0) return false;
+  return true;
 }
 
 /* ---- batches ---- */

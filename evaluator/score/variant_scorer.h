@@ -67,6 +67,9 @@ void plm_variant_scorer_close(struct plm_variant_scorer *scorer); /* NULL is fin
  */
 plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
                                      const struct plm_variant *variant, struct plm_error *error);
+/* Whether a variant can be scored, with the positions of those that were announced. */
+bool plm_variant_scorer_expects(const struct plm_variant_scorer *scorer,
+                                const struct plm_variant *variant);
 
 /* Scores `count` variants that were announced; scores (count) are in the order of the variants.
  * Within a call, variants with the same set of positions share a pass. Progress goes to stderr.

@@ -344,12 +344,13 @@ int open(const char *path, int flags, ...)
   return open_call_run(path, flags, mode);
 }
 
-/* A row more, and a row fewer, than were checked. */
+/* A row more, and a row fewer, than were checked, and a position that none of them had. */
 static void a_table_that_changes_is_refused(void **state)
 {
   (void)state;
-  static const char *const tables[] = {"mutant,dms\nM1A,3\nK2L,5\nA4M,1\n", "mutant,dms\nM1A,3\n"};
-  for (int i = 0; i < 2; i++) {
+  static const char *const tables[] = {"mutant,dms\nM1A,3\nK2L,5\nA4M,1\n", "mutant,dms\nM1A,3\n",
+                                       "mutant,dms\nM1A,3\nL3K,5\n"};
+  for (int i = 0; i < 3; i++) {
     struct plm_error error;
     char expected[300];
     const struct plm_score_request request = request_of("mutant,dms\nM1A,3\nK2L,5\n");

@@ -256,6 +256,7 @@ static void positions_too_far_apart_are_refused(void **state)
         if (status != (fits ? PLM_OK : PLM_LIMIT))
           fail_msg("causal %d, places %u and %u: status %d", causal, first, last, (int)status);
         if (!fits) assert_non_null(strstr(error.what, "too far apart"));
+        assert_int_equal(plm_variant_scorer_expects(scorer, &variant), fits);
       }
     }
     plm_variant_scorer_close(scorer);
