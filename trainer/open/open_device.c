@@ -17,23 +17,15 @@
 #include "trainer/tuning/tuning.h"
 
 /* Opens the backend of the request. If that is not supported here, falls back to another
- * instruction set and way of bf16 products, and then, if trainer.precision is auto, to another
- * precision than the saved one. */
-static plm_status open_ops(enum plm_precision wanted, struct plm_ops_request *request,
-                           struct plm_ops **ops, struct plm_error *error)
+ * instruction set and way of bf16 products. */
+static plm_status open_ops(struct plm_ops_request *request, struct plm_ops **ops,
+                           struct plm_error *error)
 {
-  plm_status status = plm_ops_open(request, ops, error);
-  if (status == PLM_UNSUPPORTED && (request->isa != NULL || request->bf16 != PLM_BF16_AUTO)) {
-    request->isa = NULL;
-    request->bf16 = PLM_BF16_AUTO;
-    status = plm_ops_open(request, ops, error);
-  }
-  if (status == PLM_UNSUPPORTED && wanted == PLM_PRECISION_AUTO &&
-      request->precision != PLM_PRECISION_AUTO) {
-    request->precision = PLM_PRECISION_AUTO;
-    status = plm_ops_open(request, ops, error);
-  }
-  return status;
+  const plm_status status = plm_ops_open(request, ops, error);
+  if (status != PLM_UNSUPPORTED) return status;
+  request->isa = NULL;
+  request->bf16 = PLM_BF16_AUTO;
+  return plm_ops_open(request, ops, error);
 }
 
 /* micro_chunks: of a micro-batch, for this number of shares */
@@ -131,7 +123,7 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
   plm_rank_divide_threads(trainer->ranks, &request);
   request.ordinal = (int)trainer->ranks->collective->place.local;
   request.of_rank = !trainer->ranks->single;
-  PLM_TRY(open_ops(options.precision, &request, &trainer->ops, error));
+  PLM_TRY(open_ops(&request, &trainer->ops, error));
   const uint32_t shares =
       resumed ? plm_resume_shares(&state->resolved, &options) : plm_resume_new_shares(&options);
   const uint32_t micro_chunks = plm_trainer_micro_chunks(trainer->config, shares);
