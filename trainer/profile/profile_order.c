@@ -23,7 +23,6 @@ static void sort(struct plm_profile *profile)
 static void keep_in_order(struct plm_profile_event *event, uint64_t from_ns, uint64_t until_ns)
 {
   if (event->begin_ns < from_ns) event->begin_ns = from_ns;
-  if (event->begin_ns > until_ns) event->begin_ns = until_ns;
   if (event->end_ns < event->begin_ns) event->end_ns = event->begin_ns;
   if (event->end_ns > until_ns) event->end_ns = until_ns;
 }
@@ -42,12 +41,6 @@ static void put_gap(struct plm_profile *profile, enum plm_track track, uint64_t 
                                               .end_ns = until_ns});
 }
 
-/* Whether an event is one of the step: on a device, its clock may put it a little beside. */
-static bool is_of_step(const struct plm_profile_event *event, const struct plm_profile_event *step)
-{
-  return event->begin_ns < step->end_ns && event->end_ns > step->begin_ns;
-}
-
 /* Fills the gaps of a track in a step. Its events, from `first`, are in the order of time; what is
  * within another one counts as a part of it. */
 static void fill_step(struct plm_profile *profile, struct plm_profile_event step,
@@ -56,7 +49,7 @@ static void fill_step(struct plm_profile *profile, struct plm_profile_event step
   uint64_t now_ns = step.begin_ns;
   for (size_t i = first; i < end && profile->events[i].begin_ns < step.end_ns; i++) {
     struct plm_profile_event *event = &profile->events[i];
-    if (event->kind == PLM_SPAN_STEP || !is_of_step(event, &step)) continue;
+    if (event->kind == PLM_SPAN_STEP || event->end_ns <= step.begin_ns) continue;
     if (track == PLM_TRACK_DEVICE) keep_in_order(event, now_ns, step.end_ns);
     if (event->begin_ns < now_ns) continue;
     const uint64_t begin_ns = event->begin_ns, end_ns = event->end_ns;
