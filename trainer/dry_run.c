@@ -153,8 +153,6 @@ plm_status plm_trainer_dry_run(const struct plm_config *given, bool json, struct
   const struct plm_ops_request request = {.device = config->trainer.device,
                                           .precision = config->trainer.precision,
                                           .threads = config->trainer.threads};
-  const struct plm_objective_options objective = plm_objective_options_of(config);
-  PLM_TRY(plm_objective_check(&objective, error));
   PLM_TRY(count_outputs(&counted, error));
   PLM_TRY(plm_ops_preview(&request, &o.backend, error));
   struct plm_ops *ops = o.backend.ops;

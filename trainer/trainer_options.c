@@ -19,7 +19,6 @@ struct plm_data_sources plm_data_sources_of(const struct plm_config *config)
 struct plm_objective_options plm_objective_options_of(const struct plm_config *config)
 {
   return (struct plm_objective_options){.trainer = &config->trainer,
-                                        .model = &config->model,
                                         .tokenizer = config->data.tokenizer,
                                         .seed = config->seed,
                                         .max_length = config->data.max_length};

@@ -6,34 +6,7 @@
 #include <string.h>
 
 #include "common/base/numbers/philox.h"
-#include "common/model/architecture.h"
 #include "trainer/optimizer/schedule.h"
-
-plm_status plm_objective_check(const struct plm_objective_options *options, struct plm_error *error)
-{
-  if (options->trainer->objective != PLM_OBJECTIVE_CAUSAL) return PLM_OK;
-  const struct plm_architecture_rules *rules = plm_architecture_rules(options->model->architecture);
-  const char *name = plm_architecture_name(options->model->architecture);
-  if (rules->merges) {
-    plm_error_set(
-        error, PLM_CONFIG,
-        "objective causal cannot train a %s: a merged pair shows a position its own label", name);
-    return plm_error_hint(error, "use model.architecture: transformer or unet");
-  }
-  if (rules->published) {
-    plm_error_set(error, PLM_CONFIG,
-                  "objective causal cannot train %s, whose layers see the whole document", name);
-    return plm_error_hint(error, "use mlm or masked_diffusion");
-  }
-  for (uint32_t i = 0; i < options->model->pattern_count; i++)
-    if ((options->model->pattern[i] & PLM_ATTENTION_CAUSAL) == 0) {
-      plm_error_set(error, PLM_CONFIG,
-                    "objective causal, but entry %u of model.attention.pattern is not causal",
-                    i + 1);
-      return plm_error_hint(error, "write document+causal for every entry");
-    }
-  return PLM_OK;
-}
 
 /* A random word is below the rate if its upper 24 bits are below this integer. Comparing integers
  * gives the same result on every machine. */
@@ -68,7 +41,6 @@ plm_status plm_objective_init(struct plm_objective_state *objective,
                               const struct plm_objective_options *options, uint32_t step_chunks,
                               uint32_t max_chunks, struct plm_error *error)
 {
-  PLM_TRY(plm_objective_check(options, error));
   const struct plm_tokenizer *tokenizer = plm_tokenizer_of(options->tokenizer);
   *objective = (struct plm_objective_state){
       .trainer = options->trainer,

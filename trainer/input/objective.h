@@ -44,24 +44,17 @@ struct plm_objective_state {
 /* What the configuration says about the objective. The pointers are borrowed. */
 struct plm_objective_options {
   const struct plm_config_trainer *trainer;
-  const struct plm_model_config *model; /* for plm_objective_check */
   enum plm_tokenizer_kind tokenizer;
   uint64_t seed;
   uint32_t max_length;
 };
 
 /* Borrows options->trainer. max_chunks: the largest batch for plm_objective_targets, whose buffers
- * are allocated here; 0 if that is never called. Errors are those of plm_objective_check, and
- * PLM_NO_MEMORY. */
+ * are allocated here; 0 if that is never called. PLM_NO_MEMORY. */
 plm_status plm_objective_init(struct plm_objective_state *objective,
                               const struct plm_objective_options *options, uint32_t step_chunks,
                               uint32_t max_chunks, struct plm_error *error);
 void plm_objective_deinit(struct plm_objective_state *objective);
-
-/* PLM_CONFIG if the objective cannot train this model: `causal` needs `causal` in every entry of
- * attention.pattern and an architecture that does not merge positions. */
-plm_status plm_objective_check(const struct plm_objective_options *options,
-                               struct plm_error *error);
 
 /* Mask rate of chunk i of step s (from 0): the schedule's for mlm, t_i for masked diffusion, 0 for
  * causal. */

@@ -15,19 +15,10 @@
 #include "trainer/checkpoint/checkpoint_folder.h"
 #include "trainer/checkpoint/resume.h"
 #include "trainer/checkpoint/stop_when.h"
-#include "trainer/input/step_chunks.h"
 #include "trainer/ranks/rank_start.h"
 #include "trainer/trainer_options.h"
 
 static const struct plm_hash unknown;
-
-static plm_status check_configuration(const struct plm_config *config, struct plm_error *error)
-{
-  if (plm_trainer_step_chunks(config) == 0)
-    return plm_error_set(error, PLM_CONFIG, "trainer.batch_tokens is less than data.max_length");
-  const struct plm_objective_options objective = plm_objective_options_of(config);
-  return plm_objective_check(&objective, error);
-}
 
 /* ---- the folder ---------------------------------------------------------------------------- */
 
@@ -204,7 +195,6 @@ static plm_status open_folder(struct plm_trainer *trainer,
                               const struct plm_fingerprints *fingerprints,
                               char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
 {
-  PLM_TRY(check_configuration(trainer->config, error));
   PLM_TRY(take_folder(trainer, error));
   return find_state(trainer, fingerprints, directory, resumed, error);
 }

@@ -165,31 +165,6 @@ static void causal_predicts_within_documents(void **state)
   compare(&config, 7, 7 * CHUNKS, 0, CHUNKS);
 }
 
-static void causal_wants_a_causal_model(void **state)
-{
-  (void)state;
-  struct plm_error error = {0};
-  struct plm_config config = base_config(PLM_OBJECTIVE_CAUSAL);
-  config.model.architecture = PLM_TRANSFORMER;
-  config.model.pattern[0] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
-  config.model.pattern[1] = PLM_ATTENTION_DOCUMENT;
-  config.model.pattern_count = 2;
-  const struct plm_objective_options options = plm_objective_options_of(&config);
-  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
-  config.model.pattern_count = 1;
-  assert_int_equal(plm_objective_check(&options, &error), PLM_OK);
-  config.model.architecture = PLM_PATCH_UNET;
-  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
-  config.model.architecture = PLM_ESMC;
-  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
-  assert_string_equal(error.what,
-                      "objective causal cannot train esmc, whose layers see the whole document");
-  config.model.architecture = PLM_ESM2;
-  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
-  assert_string_equal(error.what,
-                      "objective causal cannot train esm2, whose layers see the whole document");
-}
-
 struct described {
   struct plm_objective_state *objective;
   const struct sample *sample;
@@ -232,7 +207,6 @@ int main(void)
       cmocka_unit_test(diffusion_rates_are_stratified),
       cmocka_unit_test(micro_batches_do_not_change_the_masks),
       cmocka_unit_test(causal_predicts_within_documents),
-      cmocka_unit_test(causal_wants_a_causal_model),
       cmocka_unit_test(bad_batches_abort),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

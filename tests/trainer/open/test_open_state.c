@@ -164,21 +164,6 @@ static void a_new_run(void **state)
   end(&s);
 }
 
-static void a_batch_has_a_chunk(void **state)
-{
-  (void)state;
-  struct scene s;
-  struct plm_error error;
-  begin(&s, 50, "");
-  s.config.trainer.batch_tokens = s.config.data.max_length - 1;
-  assert_int_equal(open_state(&s, &error), PLM_CONFIG);
-  assert_string_equal(error.what, "trainer.batch_tokens is less than data.max_length");
-  assert_false(plm_file_exists(in_run(&s, PLM_RUN_CONFIG)));
-  s.config.trainer.batch_tokens = s.config.data.max_length;
-  opens(&s);
-  end(&s);
-}
-
 /* ---- resuming -------------------------------------------------------------------------------- */
 
 static void expect_latest(const struct scene *s, const char *name)
@@ -482,7 +467,6 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_new_run),
-      cmocka_unit_test(a_batch_has_a_chunk),
       cmocka_unit_test(the_newest_checkpoint_counts),
       cmocka_unit_test(whose_root_counts),
       cmocka_unit_test(another_corpus_is_refused),
