@@ -198,6 +198,24 @@ static void silent_and_restarted_consumers_are_left(void **state)
   link_end(&s);
 }
 
+/* A consumer that hangs up is looked for at once, without waiting for its silence. */
+static void a_lost_connection_is_begun_anew(void **state)
+{
+  (void)state;
+  struct link_scene s;
+  link_begin(&s);
+  link_welcome(&s);
+  plm_log_init("test", PLM_LOG_INFO);
+  captured_begin(STDERR_FILENO);
+  assert_int_equal(zmq_close(s.consumer), 0);
+  s.consumer = NULL;
+  link_until(&s, LINK_CLOSED);
+  assert_non_null(strstr(captured_end(), "lost the connection to tcp://127.0.0.1:"));
+  plm_log_init("test", PLM_LOG_ERROR);
+  assert_int_equal(s.link.retry_ms, s.now);
+  link_end(&s);
+}
+
 /* A link whose consumer another link serves is not opened until that one no longer serves it. */
 static void a_link_rests_while_another_serves(void **state)
 {
@@ -358,6 +376,7 @@ int main(void)
       cmocka_unit_test(false_data_is_to_be_verified),
       cmocka_unit_test(another_version_is_named),
       cmocka_unit_test(silent_and_restarted_consumers_are_left),
+      cmocka_unit_test(a_lost_connection_is_begun_anew),
       cmocka_unit_test(a_link_rests_while_another_serves),
       cmocka_unit_test(a_false_welcome_is_refused),
       cmocka_unit_test(messages_out_of_place_are_passed_over),

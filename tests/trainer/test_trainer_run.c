@@ -107,6 +107,7 @@ static void a_run_from_beginning_to_end(void **state)
   assert_true(trainer_scene_number(cJSON_GetArrayItem(lines, 5), "tokens") == (double)tokens);
   cJSON_Delete(lines);
   trainer_scene_says(&whole, "complete at step 6\n");
+  assert_null(strstr(whole.said, " ranks, ")); /* there is one */
   struct plm_run_corpus pinned;
   char hex[PLM_HASH_HEX_SIZE], expected[200];
   assert_int_equal(plm_run_corpus_read(whole.run, &pinned, NULL), PLM_OK);
@@ -202,6 +203,25 @@ static void a_run_that_is_stopped_ends_the_same(void **state)
   assert_true(trainer_scene_number(json, "step") == 6);
   cJSON_Delete(lines);
   cJSON_Delete(json);
+  plm_config_deinit(&scene.config);
+}
+
+/* Before the first step, no norm is known yet. */
+static void a_run_resumes_from_its_first_weights(void **state)
+{
+  (void)state;
+  struct trainer_scene scene;
+  char path[PLM_PATH_SIZE];
+  trainer_scene_make(&scene, settings, "metrics: {norms: 3}\n");
+  trainer_scene_trains(&scene, 1, false);
+  trainer_scene_checkpoints(&scene, "0 1 ");
+  assert_int_equal(plm_path_join(path, scene.run, "checkpoints/step_00000001", NULL), PLM_OK);
+  assert_int_equal(plm_path_remove(path, NULL), PLM_OK);
+  trainer_scene_trains(&scene, 2, false);
+  trainer_scene_says(&scene, "resuming after step 0\n");
+  const struct plm_hash one = trainer_scene_identity(&whole, 2),
+                        other = trainer_scene_identity(&scene, 2);
+  assert_true(plm_hash_equal(one, other));
   plm_config_deinit(&scene.config);
 }
 
@@ -339,6 +359,7 @@ int main(void)
       cmocka_unit_test(its_first_weights),
       cmocka_unit_test(its_profile),
       cmocka_unit_test(a_run_that_is_stopped_ends_the_same),
+      cmocka_unit_test(a_run_resumes_from_its_first_weights),
       cmocka_unit_test(a_complete_run_opens_and_does_nothing),
       cmocka_unit_test(a_run_begins_with_other_weights),
       cmocka_unit_test(a_folder_without_weights_is_refused),

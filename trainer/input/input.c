@@ -222,9 +222,10 @@ void plm_input_close(struct plm_input *input)
   }
   struct plm_ops *ops = input->options.ops;
   for (int i = 0; i < PLM_INPUT_RING; i++) {
-    plm_step_input_deinit(&input->slots[i].input);
-    free(input->slots[i].sources);
-    plm_rank_batch_deinit(&input->slots[i].part);
+    struct plm_input_slot *slot = &input->slots[i];
+    plm_step_input_deinit(&slot->input);
+    free(slot->sources);
+    plm_rank_batch_deinit(&slot->part);
     if (input->blocks[i] != NULL) ops->release_host(ops, input->blocks[i]);
   }
   free(input);

@@ -1,6 +1,8 @@
 /* The processors near a GPU: how Linux lists them, and that all threads move there. */
 #include "trainer/ranks/rank_cores.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +76,14 @@ static void *look(void *context)
   return NULL;
 }
 
+static bool no_folder; /* no folder can be opened */
+
+/* Takes the place of libc's function in this program. */
+DIR *opendir(const char *path)
+{
+  return no_folder ? NULL : fdopendir(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
 static void all_threads_move(void **unused)
 {
   (void)unused;
@@ -97,6 +107,9 @@ static void all_threads_move(void **unused)
   pthread_barrier_init(&other.moved, NULL, 2);
   assert_int_equal(pthread_create(&thread, NULL, look, &other), 0);
   pthread_barrier_wait(&other.started);
+  no_folder = true;
+  assert_int_equal(plm_cores_stay(&near), 0); /* nobody knows the threads */
+  no_folder = false;
   assert_int_equal(plm_cores_stay(&near), 1);
   pthread_barrier_wait(&other.moved);
   pthread_join(thread, NULL);
