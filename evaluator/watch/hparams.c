@@ -239,8 +239,8 @@ plm_status plm_hparams_end(const char *directory, struct plm_error *error)
   plm_message_integer(&end, 1, STATUS_SUCCESS);
   plm_message_double(&end, 2, plm_clock_wall_s());
   PLM_TRY(plm_path_join(path, directory, PLM_HPARAMS_FILE, error));
-  PLM_TRY(put_record(&file, "_hparams_/session_end_info", 4, &end, error));
-  plm_status status = PLM_OK;
+  plm_status status = put_record(&file, "_hparams_/session_end_info", 4, &end, error);
+  PLM_ASSERT(status == PLM_OK); /* it is short */
   const int descriptor = plm_descriptors_open(path, O_WRONLY | O_APPEND, 0);
   if (descriptor < 0)
     status = plm_error_errno(error, "cannot open %s", path);

@@ -168,6 +168,8 @@ static void its_profile(void **state)
   }
   assert_non_null(strstr(text, "\"first_step\":2,\"last_step\":3,"));
   assert_non_null(strstr(text, "\"copy_bytes_per_second\":"));
+  assert_non_null(strstr(text, "\"device\":\"cpu\",\"isa\":\""));
+  assert_non_null(strstr(text, "\",\"precision\":\"fp32\","));
   free(text);
 }
 

@@ -263,6 +263,14 @@ static void formats_follow_the_name(void **state)
   assert_int_equal(plm_embed_format_of("b.npy", PLM_EMBED_PER_TOKEN, &format, &error), PLM_USAGE);
   assert_int_equal(plm_embed_format_of("b.npz", PLM_EMBED_POOLED, &format, &error), PLM_USAGE);
   assert_int_equal(plm_embed_format_of(".npy", PLM_EMBED_POOLED, &format, &error), PLM_USAGE);
+  const char *pipe = scratch_path("pipe.npy");
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  assert_int_equal(plm_embed_format_of("/dev/null", PLM_EMBED_POOLED, &format, NULL), PLM_OK);
+  assert_int_equal(format, PLM_EMBED_SAFETENSORS); /* of what has no ending */
+  assert_int_equal(plm_embed_format_of(pipe, PLM_EMBED_POOLED, &format, &error), PLM_USAGE);
+  assert_string_equal(error.hint,
+                      "a pipe or a device whose name does not end in .npy receives safetensors");
+  assert_int_equal(unlink(pipe), 0);
 }
 
 /* More names than a header may hold are refused before anything is computed, with a remedy. */

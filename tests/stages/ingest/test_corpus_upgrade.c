@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -56,6 +57,16 @@ static void nothing_is_beside(void)
   free(entries);
 }
 
+/* Of its records, which an upgrade writes anew. */
+static ino_t identity_of(const char *corpus)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat information;
+  assert_int_equal(plm_path_join(path, corpus, "data.mdb", NULL), PLM_OK);
+  assert_int_equal(stat(path, &information), 0);
+  return information.st_ino;
+}
+
 /* As `ingest` writes them today from the same sequences. */
 static void an_upgraded_corpus_has_the_same_documents(void **state)
 {
@@ -97,8 +108,10 @@ static void an_upgraded_corpus_has_the_same_documents(void **state)
       free(one);
       free(other);
     }
+    const ino_t file = identity_of(rows[i].corpus);
     must_work(plm_corpus_upgrade(rows[i].corpus, &info, &upgraded, &error), &error);
     assert_false(upgraded);
+    assert_true(identity_of(rows[i].corpus) == file); /* it stays as it is */
     plm_corpus_description_deinit(&old);
     plm_corpus_description_deinit(&new);
     plm_corpus_description_deinit(&fresh);

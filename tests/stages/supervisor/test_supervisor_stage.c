@@ -327,6 +327,29 @@ static void its_end_waits_for_the_writer_of_its_log(void **state)
   assert_int_equal(stage->kill_ms, before + 60000);
 }
 
+/* What does not end in time is killed each second, which is said once. */
+static void what_does_not_end_is_killed(void **state)
+{
+  static const char *const says[] = {"plm-pipeline: packer.0 did not stop in time; killing it\n",
+                                     "plm-pipeline: trainer left processes behind; killing them\n"};
+  struct plm_supervisor *supervisor = *state;
+  for (int ending = 0; ending < 2; ending++) {
+    struct supervised *stage = supervisor_case_add(
+        supervisor, ending ? PLM_KIND_TRAINER : PLM_KIND_PACKER, PLM_STAGE_STOPPING);
+    if (ending) stage->gang = &supervisor->gang;
+    supervisor->gang.log_pid = NOBODY;
+    stage->ending = ending == 1;
+    stage->kill_ms = 5000;
+    for (int64_t now_ms = 4999; now_ms <= 6000; now_ms += now_ms == 4999 ? 1 : 1000) {
+      captured_begin(STDERR_FILENO);
+      supervised_tick(&supervisor->launcher, stage, now_ms);
+      assert_string_equal(captured_end(), now_ms == 5000 ? says[ending] : "");
+      assert_int_equal(stage->killed_by_us, now_ms >= 5000);
+      assert_int_equal(stage->kill_ms, now_ms < 5000 ? 5000 : now_ms + 1000);
+    }
+  }
+}
+
 /* ---- starts -------------------------------------------------------------------------------- */
 
 static void a_program_that_is_missing_is_a_permanent_failure(void **state)
@@ -489,6 +512,7 @@ int main(void)
       TEST(who_has_worked_waits_anew),
       TEST(an_end_while_stopping_is_no_failure),
       TEST(its_end_waits_for_the_writer_of_its_log),
+      TEST(what_does_not_end_is_killed),
       TEST(a_program_that_is_missing_is_a_permanent_failure),
       TEST(a_start_that_may_succeed_later_is_tried_again),
       TEST(it_starts_again_when_its_delay_is_over),

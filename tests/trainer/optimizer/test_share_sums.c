@@ -2,6 +2,7 @@
 #include "trainer/optimizer/share_sums.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "common/config/config.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -65,11 +66,48 @@ static void levels_are_the_trees(void **state)
   assert_int_equal(plm_share_levels(PLM_MAX_SHARES), PLM_SHARE_LEVELS_MAX);
 }
 
+static int allocated, failing; /* blocks that are held, and the number of the one that fails */
+
+static plm_status allocate(struct plm_ops *ops, size_t bytes, void **out, struct plm_error *error)
+{
+  (void)ops;
+  if (allocated == failing) return plm_error_set(error, PLM_NO_MEMORY, "none left");
+  *out = malloc(bytes);
+  allocated++;
+  return PLM_OK;
+}
+
+static void release(struct plm_ops *ops, void *block)
+{
+  (void)ops;
+  free(block);
+  allocated--;
+}
+
+/* Each of the losses and of three levels has a block. */
+static void without_memory_nothing_is_held(void **state)
+{
+  struct plm_ops ops = {.allocate = allocate, .release = release};
+  struct plm_share_sums *sums = NULL;
+  struct plm_error error = {0};
+  float gradient[4];
+  double loss_sum;
+  (void)state;
+  for (failing = 0; failing <= 4; failing++) {
+    const plm_status status = plm_share_sums_open(&ops, 5, gradient, 4, &loss_sum, &sums, &error);
+    assert_int_equal(status, failing < 4 ? PLM_NO_MEMORY : PLM_OK);
+    if (failing < 4) assert_string_equal(error.what, "none left");
+    if (failing == 4) plm_share_sums_close(sums);
+    assert_int_equal(allocated, 0);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shares_are_added_as_a_tree),
       cmocka_unit_test(levels_are_the_trees),
+      cmocka_unit_test(without_memory_nothing_is_held),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
