@@ -26,7 +26,7 @@ struct plm_corpus_stream {
   bool labelled;
   uint8_t *window_labels;
   size_t *window_label_at;
-  size_t window_label_size, window_label_capacity;
+  size_t window_label_capacity;
   /* the batch that the caller holds until release */
   void *tokens;
   uint32_t *document_begin;
@@ -143,7 +143,7 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
   if (state->window_label_at == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u documents",
                          window->document_count);
-  state->window_label_size = 0;
+  size_t used = 0;
   for (uint32_t slot = 0; slot < window->group_count; slot++) {
     const uint32_t *lengths = NULL;
     const uint8_t *records;
@@ -158,11 +158,10 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
       const size_t *begin = offsets + in_group;
       const size_t size = begin[1] - begin[0];
       PLM_TRY(check_planned_length(state, &window->documents[i], lengths[in_group], error));
-      PLM_TRY(label_room(&state->window_labels, &state->window_label_capacity,
-                         state->window_label_size, size, error));
-      memcpy(state->window_labels + state->window_label_size, records + begin[0], size);
-      state->window_label_at[i] = state->window_label_size;
-      state->window_label_size += size;
+      PLM_TRY(label_room(&state->window_labels, &state->window_label_capacity, used, size, error));
+      memcpy(state->window_labels + used, records + begin[0], size);
+      state->window_label_at[i] = used;
+      used += size;
     }
   }
   return PLM_OK;

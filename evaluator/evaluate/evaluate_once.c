@@ -31,12 +31,12 @@ static plm_status check_stop(void *context, struct plm_error *error)
 /* The layers whose attention is narrowest and widest. */
 static void print_entropies(const struct plm_evaluation_result *result)
 {
-  const struct plm_layer_entropy *all = result->entropies, *least = all, *most = all;
-  if (result->entropy_count == 0) return;
-  for (uint32_t i = 1; i < result->entropy_count; i++) {
-    if (all[i].entropy < least->entropy) least = &all[i];
-    if (all[i].entropy > most->entropy) most = &all[i];
+  const struct plm_layer_entropy *all = result->entropies, *least = NULL, *most = NULL;
+  for (uint32_t i = 0; i < result->entropy_count; i++) {
+    if (least == NULL || all[i].entropy < least->entropy) least = &all[i];
+    if (most == NULL || all[i].entropy > most->entropy) most = &all[i];
   }
+  if (most == NULL) return;
   printf("\nattention    entropy %.3f nats (%s) to %.3f (%s)", least->entropy, least->layer,
          most->entropy, most->layer);
 }

@@ -83,6 +83,7 @@ struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoin
   seen->stamp = stamp;
   seen->failed = false;
   seen->attempts = 0;
+  seen->retry_at_ms = 0;
   return seen;
 }
 

@@ -375,7 +375,7 @@ static plm_status list_checkpoints(struct watch *watch, uint64_t **steps, size_t
                                    struct plm_error *error)
 {
   *steps = NULL;
-  if (watch->listing.attempts > 0 && plm_clock_ms() < watch->listing.retry_at_ms) return PLM_OK;
+  if (plm_clock_ms() < watch->listing.retry_at_ms) return PLM_OK;
   const plm_status status = plm_checkpoint_list(watch->checkpoints, steps, count, error);
   if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
   if (status == PLM_OK) watch->listing.attempts = 0;
@@ -407,7 +407,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
         plm_history_splits(&watch->journal.history, steps[i], plm_seen_identity(seen));
     const unsigned wanted = wanted_of(watch, steps[i]);
     if (seen->failed || (reported & wanted) == wanted) continue;
-    if (seen->attempts > 0 && plm_clock_ms() < seen->retry_at_ms) continue;
+    if (plm_clock_ms() < seen->retry_at_ms) continue;
     const uint64_t lines = watch->journal.lines;
     status = handle_checkpoint(watch, steps[i], error);
     if (watch->journal.lines != lines) {

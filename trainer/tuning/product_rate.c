@@ -25,18 +25,18 @@ static void product_close(struct product *p)
 static bool product_rate_fill(struct product *p, char *buffer, uint32_t seed)
 {
   const size_t row = (size_t)p->side * p->ops->act_bytes, drawn = SMALLEST * row;
-  char *host = malloc(drawn);
+  void *host = malloc(drawn);
   if (host == NULL) return false;
   for (size_t i = 0; i < SMALLEST * (size_t)p->side; i++) {
     seed = seed * 1664525u + 1013904223u;
-    const float value = (float)(seed >> 8) * 0x1p-23f - 1;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    const uint16_t half = (uint16_t)(bits >> 16);
+    const union {
+      float value;
+      uint32_t bits;
+    } number = {(float)(seed >> 8) * 0x1p-23f - 1};
     if (p->ops->act_bytes == 2)
-      memcpy(host + 2 * i, &half, sizeof half);
+      ((uint16_t *)host)[i] = (uint16_t)(number.bits >> 16);
     else
-      memcpy(host + 4 * i, &value, sizeof value);
+      ((float *)host)[i] = number.value;
   }
   p->ops->upload(p->ops, buffer, host, drawn);
   for (size_t done = drawn; done < (size_t)p->side * row; done *= 2)

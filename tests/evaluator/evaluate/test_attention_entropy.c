@@ -74,6 +74,19 @@ static void widen(const struct packed_documents *packed, int32_t *inputs)
   for (uint32_t i = 0; i < packed->chunks * packed->max_length; i++) inputs[i] = packed->tokens[i];
 }
 
+static uint32_t trimmed; /* the batch's documents end after so many tokens; 0: where they end */
+
+static void trim(struct packed_documents *packed)
+{
+  uint32_t left = trimmed;
+  for (uint32_t n = 0; n < 2 * packed->chunks && trimmed > 0; n++) {
+    struct plm_chunk_document *document = &packed->documents[n];
+    if (document->tokens > left) document->tokens = left;
+    left -= document->tokens;
+  }
+  assert_int_equal(left, 0);
+}
+
 /* Measures a batch of all chunks, of which the first `measured` count. */
 static void measures(enum plm_architecture architecture, uint32_t chunks, uint32_t L,
                      uint32_t measured, uint32_t max_chunks)
@@ -84,6 +97,7 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
   struct plm_batch batch;
   uint32_t count;
   packed_documents_make(&packed, PLM_TOKENIZER_ESM, chunks, L, L / 2);
+  trim(&packed);
   const struct plm_chunk_stream stream = packed_documents_stream(&packed);
   inference_case_open(&c, architecture, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, max_chunks);
   c.inference.window = 6; /* of the blocks with local attention, if there are any */
@@ -135,6 +149,8 @@ static void it_is_that_of_the_definition(void **state)
     measures((enum plm_architecture)architecture, 9, 32, 9, 9);
   }
   measures(PLM_TRANSFORMER, 66, 32, 64, 70); /* at most 2048 tokens */
+  for (trimmed = 127; trimmed <= 129; trimmed++) measures(PLM_TRANSFORMER, 9, 32, 9, 9);
+  trimmed = 0;
 }
 
 /* A chunk that is longer than 2048 tokens is measured by itself. */

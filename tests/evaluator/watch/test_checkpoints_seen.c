@@ -114,14 +114,15 @@ static void weights_are_those_of_the_manifest(void **state)
   assert_int_equal(plm_seen_identity(seen)->high, 4);
   seen->failed = true;
   seen->attempts = 3;
+  seen->retry_at_ms = 99;
   seen = look(&list, 8); /* it is the same one */
   assert_true(seen->failed);
-  assert_int_equal(seen->attempts, 3);
+  assert_true(seen->attempts == 3 && seen->retry_at_ms == 99);
   put_manifest(8, 78); /* it is published again */
   seen = look(&list, 8);
   assert_int_equal(plm_seen_identity(seen)->low, 78);
   assert_false(seen->failed);
-  assert_int_equal(seen->attempts, 0);
+  assert_true(seen->attempts == 0 && seen->retry_at_ms == 0); /* it is looked at at once */
   char path[200];
   snprintf(path, sizeof path, "%.150s/step_00000008/MANIFEST", scratch_path("checkpoints"));
   seen->failed = true;
