@@ -269,6 +269,15 @@ static void what_does_not_fit_is_refused(void **state)
   request.checkpoint = scratch_path("none");
   assert_int_equal(plm_evaluate_once(&request, c.inference.ops, &error), PLM_NOT_FOUND);
   inference_case_close(&c);
+  inference_case_open(&c, PLM_PATCH_UNET, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
+  inference_case_save(&c, folder);
+  request = request_of(true);
+  request.max_length = 3;
+  assert_int_equal(plm_evaluate_once(&request, c.inference.ops, &error), PLM_USAGE);
+  assert_string_equal(error.what,
+                      "--max-length 3 is too short for chunks of this patch_unet, which "
+                      "merges groups of 4 tokens");
+  inference_case_close(&c);
 }
 
 int main(void)

@@ -48,7 +48,8 @@ static void letters_are_the_sequence(void **state)
   static const char given[] = "the sequence given";
   reads("MKLAV", PLM_TOKENIZER_ESM, given, "MKLAV");
   reads("mklav", PLM_TOKENIZER_ESM, given, "MKLAV");
-  reads("ACGT", PLM_TOKENIZER_ESM, given, "ACGT"); /* it may look like nucleotides */
+  static const char bases[] = "ACGTACGTACGTACGTACGTACGT"; /* it may look like nucleotides */
+  reads(bases, PLM_TOKENIZER_ESM, given, bases);
   reads("any text: 1 > 0", PLM_TOKENIZER_BYTE, given, "any text: 1 > 0");
   reads(">text", PLM_TOKENIZER_BYTE, given, ">text"); /* it is no FASTA */
   refuses("", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "--wild-type : no such file, and not a sequence");

@@ -1,12 +1,17 @@
-/* Ingest with a table of labels: each document keeps its own label, in its split or cluster. */
+/* Ingest with a table of labels: each document keeps its own label, in its split or cluster. And a
+ * signal that comes too late. */
 #include "stages/ingest/ingest.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/labels/label_record.h"
+#include "common/run/stop.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -150,6 +155,43 @@ static void labels_lie_cluster_by_cluster(void **state)
   expect_documents(PLM_SPLIT_TEST, false, "a d c e ");
 }
 
+static bool stops_late;
+
+/* Takes the place of libc's function in this program. */
+int rename(const char *from, const char *to)
+{
+  if (stops_late) plm_stop_requested = SIGINT;
+  return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+/* A signal that comes when the corpus is in its place is no reason to say that there is none. */
+static void a_late_stop_is_none(void **state)
+{
+  char in[200], directory[200];
+  const char *const files[] = {in};
+  struct plm_ingest_result result;
+  (void)state;
+  snprintf(in, sizeof in, "%.199s", scratch_path("in.fasta"));
+  snprintf(directory, sizeof directory, "%.199s", scratch_path("late"));
+  scratch_write(in, ">a\nLAGV\n>b\nSERT\n", 16);
+  struct plm_ingest_options options = {.writer = {.directory = directory, .threads = 1},
+                                       .inputs = files,
+                                       .input_count = 1,
+                                       .min_length = 1,
+                                       .max_residues = 1000,
+                                       .jobs = 1};
+  assert_int_equal(plm_split_rule_parse("train=0.5,valid=0.5", &options.splits, NULL), PLM_OK);
+  stops_late = true;
+  const plm_status status = plm_ingest(&options, &result, NULL);
+  const int requested = plm_stop_requested;
+  stops_late = false;
+  plm_stop_requested = 0;
+  assert_int_equal(requested, SIGINT);
+  assert_int_equal(status, PLM_OK);
+  assert_int_equal(result.records, 2);
+  assert_true(plm_file_exists(directory));
+}
+
 int main(void)
 {
   plm_log_init("t", PLM_LOG_INFO);
@@ -158,6 +200,7 @@ int main(void)
       cmocka_unit_test_setup(a_sequence_must_have_a_label, setup),
       cmocka_unit_test_setup(a_column_says_the_split, setup),
       cmocka_unit_test_setup(labels_lie_cluster_by_cluster, setup),
+      cmocka_unit_test(a_late_stop_is_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
