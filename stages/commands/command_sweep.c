@@ -33,7 +33,7 @@ enum {
   EXTRA_ARGUMENTS = 8,
 };
 
-enum outcome { WAITS, RUNS, SKIPPED, COMPLETE, FAILED };
+enum outcome { NOT_STARTED, RUNS, COMPLETE, FAILED };
 
 struct sweep_run {
   char name[PLM_SWEEP_NAME_SIZE];
@@ -207,7 +207,6 @@ static plm_status start_next(struct sweep *sweep, size_t *next, unsigned *runnin
     wait_for_earlier(&sweep->runs[*next]);
     if (plm_stop_requested != 0) return PLM_OK;
     if (command_sweep_is_complete(&sweep->runs[*next])) {
-      sweep->runs[*next].outcome = SKIPPED;
       plm_info("run %zu of %zu: %s is complete", *next + 1, sweep->grid.runs,
                sweep->runs[*next].name);
       continue;

@@ -88,6 +88,17 @@ static void what_is_missing_is_named(void **state)
   REFUSES("\"\" is not of the form tcp://HOST:PORT", ",", "--fetch", "--keys", client);
 }
 
+static void a_folder_that_cannot_be_looked_at_is_an_error(void **state)
+{
+  char link[PLM_PATH_SIZE];
+  (void)state;
+  assert_int_equal(plm_path_join(link, run, "checkpoints", NULL), PLM_OK);
+  assert_int_equal(symlink("checkpoints", link), 0); /* to itself */
+  assert_int_equal(COMMAND("join", HEAD, "--corpus", "c", "--keys", client, "--run", run), 1);
+  assert_non_null(strstr(command_err, "checkpoints/latest: Too many levels of symbolic links"));
+  assert_int_equal(unlink(link), 0);
+}
+
 static void numbers_have_bounds(void **state)
 {
   static const struct {
@@ -161,6 +172,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keys_are_made_once),
       cmocka_unit_test(what_is_missing_is_named),
+      cmocka_unit_test(a_folder_that_cannot_be_looked_at_is_an_error),
       cmocka_unit_test(numbers_have_bounds),
       cmocka_unit_test(a_setting_that_is_wrong_is_told),
   };

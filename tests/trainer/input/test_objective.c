@@ -123,6 +123,18 @@ static void diffusion_rates_are_stratified(void **state)
   plm_objective_deinit(&objective);
 }
 
+static void its_memory_is_that_of_the_largest_batch(void **state)
+{
+  (void)state;
+  const struct plm_config config = base_config(PLM_OBJECTIVE_MLM);
+  struct plm_objective_state objective;
+  struct plm_error error = {0};
+  struct plm_objective_options options = plm_objective_options_of(&config);
+  options.max_length = 1 << 20;
+  assert_int_equal(plm_objective_init(&objective, &options, 1, UINT32_MAX, &error), PLM_NO_MEMORY);
+  assert_string_equal(error.what, "no memory for the targets of 4294967295 chunks");
+}
+
 static void micro_batches_do_not_change_the_masks(void **state)
 {
   (void)state;
@@ -205,6 +217,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mlm_masks_as_the_page_says),
       cmocka_unit_test(diffusion_rates_are_stratified),
+      cmocka_unit_test(its_memory_is_that_of_the_largest_batch),
       cmocka_unit_test(micro_batches_do_not_change_the_masks),
       cmocka_unit_test(causal_predicts_within_documents),
       cmocka_unit_test(bad_batches_abort),
