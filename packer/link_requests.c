@@ -12,13 +12,12 @@ struct plm_header packer_link_header(const struct packer_link *link, enum plm_me
 
 /* ---- taking requests ------------------------------------------------------------------------- */
 
-static void nack(struct packer_link *link, uint64_t request, uint64_t first,
-                 enum plm_nack_reason reason, const char *text)
+static void nack(struct packer_link *link, uint64_t request, enum plm_nack_reason reason,
+                 const char *text)
 {
   uint8_t payload[4 + PLM_WIRE_TEXT];
   struct plm_header header = packer_link_header(link, PLM_MESSAGE_NACK);
   header.request = request;
-  header.first = first;
   (void)plm_message_send(link->socket, NULL, 0, &header, payload,
                          plm_nack_encode(reason, text, payload),
                          NULL); /* if it is lost, the request times out */
@@ -40,9 +39,9 @@ void link_requests_get(struct packer_link *link, const struct plm_message *messa
   PLM_ASSERT(decoded == PLM_OK); /* any bytes are one, and it was received with its size */
   if (!plm_hash_equal(header->plan, link->plan_hash) || header->count == 0 ||
       header->first > UINT32_MAX)
-    nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan, split or chunk");
+    nack(link, header->request, PLM_NACK_RANGE, "no such plan, split or chunk");
   else if (link->pending_count == LINK_PENDING)
-    nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
+    nack(link, header->request, PLM_NACK_BUSY, "too many requests");
   else
     link->pending[link->pending_count++] = (struct link_request){.request = header->request,
                                                                  .epoch = header->epoch,
@@ -80,9 +79,9 @@ void link_requests_prove(struct packer_link *link, struct packer_context *contex
                                   .first = prove.group,
                                   .count = header->count};
   if (!plm_hash_equal(header->plan, link->plan_hash))
-    nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan");
+    nack(link, header->request, PLM_NACK_RANGE, "no such plan");
   else if (!window_store_ask_proof(context->store, &ask))
-    nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
+    nack(link, header->request, PLM_NACK_BUSY, "too many requests");
   else if (prove.soon)
     link_requests_prepare(link, header);
 }
@@ -90,7 +89,7 @@ void link_requests_prove(struct packer_link *link, struct packer_context *contex
 void packer_link_proof(struct packer_link *link, const struct store_proof *proof)
 {
   if (proof->error.status != PLM_OK) {
-    nack(link, proof->request, proof->window, reason_of(proof->error.status), proof->error.what);
+    nack(link, proof->request, reason_of(proof->error.status), proof->error.what);
     return;
   }
   struct plm_header header = packer_link_header(link, PLM_MESSAGE_PROOF);
@@ -117,7 +116,7 @@ static bool send_range(struct packer_link *link, struct packer_context *context,
 {
   const uint32_t begin = request->first;
   if (begin >= packed->chunks || request->count > packed->chunks - begin) {
-    nack(link, request->request, request->first, PLM_NACK_RANGE, "beyond the window's chunks");
+    nack(link, request->request, PLM_NACK_RANGE, "beyond the window's chunks");
     return true;
   }
   const uint32_t end = begin + request->count;
@@ -134,7 +133,7 @@ static bool send_range(struct packer_link *link, struct packer_context *context,
   header.real_tokens = packed->tokens[end] - packed->tokens[begin];
   header.payload_bytes = packed->offset[end] - packed->offset[begin];
   if (header.payload_bytes > PLM_WIRE_DATA_LIMIT) {
-    nack(link, request->request, request->first, PLM_NACK_RANGE, "too much for one message");
+    nack(link, request->request, PLM_NACK_RANGE, "too much for one message");
     return true;
   }
   if (!plm_socket_can_send(link->socket)) return false;
@@ -159,14 +158,14 @@ static bool serve_request(struct packer_link *link, struct packer_context *conte
   struct packed_window *packed = NULL;
   struct plm_error error;
   if (now > request->until_ms) {
-    nack(link, request->request, request->first, PLM_NACK_EXPIRED, "the deadline has passed");
+    nack(link, request->request, PLM_NACK_EXPIRED, "the deadline has passed");
     return true;
   }
   switch (window_store_get(context->store, link->plans[request->split], request->epoch,
                            request->window, true, &packed, &error)) {
   case WINDOW_READY: return send_range(link, context, request, packed);
   case WINDOW_FAILED:
-    nack(link, request->request, request->first, reason_of(error.status), error.what);
+    nack(link, request->request, reason_of(error.status), error.what);
     if (error.status == PLM_CORRUPT) context->fatal = error;
     return true;
   default: return false;

@@ -286,8 +286,8 @@ static void serve_holding(struct holding *holding)
   uint64_t queue = 0;
   for (uint32_t i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *link = &holding->links[(holding->rotation + i) % PACKER_ENDPOINTS];
-    if (link->used) packer_link_serve(link, context, now);
-    queue += link->used ? link->pending_count : 0;
+    packer_link_serve(link, context, now); /* one that is not used serves nobody */
+    queue += link->pending_count;
   }
   context->counters.queue = queue;
 }

@@ -11,7 +11,7 @@
  *   104 u64 payload length 112 u64[2] payload XXH3-128
  *   128 u64 header hash: XXH3-64 of bytes 0..127
  *
- * first and count are a range of a window's chunks (GET, DATA; NACK), or a window and a number of
+ * first and count are a range of a window's chunks (GET, DATA), or a window and a number of
  * its groups (PROVE, PROOF). A receiver drops and counts whatever fails a check.
  *
  * DATA's payload is described in wire/data.h, PROOF's in wire/tables.h, and all payloads in

@@ -47,8 +47,6 @@ static plm_status find_origin(const struct plm_profile *profile, uint64_t *zero_
   struct plm_profile_origin origin = {.began_ns = profile->first_began_ns,
                                       .agreed_ns = profile->agreed_ns};
   memcpy(origin.host, ranks->collective->place.host, sizeof origin.host);
-  *zero_ns = origin.began_ns;
-  if (ranks->single) return PLM_OK;
   PLM_TRY(
       plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, &origin, sizeof origin, error));
   *zero_ns = strcmp(origin.host, ranks->collective->place.host) == 0
@@ -63,7 +61,7 @@ static plm_status find_incomplete(const struct plm_profile *profile, bool *incom
 {
   struct plm_ranks *ranks = profile->options.ranks;
   int64_t failed = profile->failed;
-  if (!ranks->single) PLM_TRY(plm_collective_vote(ranks->collective, failed, &failed, error));
+  PLM_TRY(plm_collective_vote(ranks->collective, failed, &failed, error));
   *incomplete = failed != 0;
   return PLM_OK;
 }

@@ -307,7 +307,9 @@ static void a_step_that_was_abandoned_is_left_out(void **state)
   assert_null(strstr(text, "step 2"));
   assert_null(strstr(text, "linear_forward"));
   assert_non_null(strstr(text, "report the step"));
-  assert_non_null(strstr(text, "write checkpoint 1"));
+  const char *written = strstr(text, "write checkpoint 1");
+  assert_non_null(written);
+  assert_null(strstr(written + 1, "write checkpoint 1"));
   free(text);
   plm_profile_step_ended(scene.profile, 4000); /* too late */
   assert_false(plm_profile_is_due(scene.profile));
