@@ -16,17 +16,7 @@ TOKEN = re.compile(
 PREPROCESSOR = re.compile(r"[ \t]*#(?:\\\n|/\*.*?\*/|//[^\n]*|[^\n])*", re.S)
 CLOSES = {")": "(", "]": "[", "}": "{"}
 HEADERS = {"if", "for", "while", "switch"}
-KEYWORDS = HEADERS | {
-    "return",
-    "goto",
-    "break",
-    "continue",
-    "else",
-    "do",
-    "case",
-    "default",
-    "sizeof",
-}
+KEYWORDS = HEADERS | set("return goto break continue else do case default sizeof".split())
 TYPES = (
     "const static struct union enum unsigned signed int char bool float double void long short auto "
     "constexpr volatile extern register thread_local typedef using inline __shared__ _Thread_local "
@@ -81,6 +71,7 @@ class Source:
             i for i, token in enumerate(self.tokens) if token.text == "{" and self._is_block(i)
         }
         self.function = [None] * len(self.tokens)  # token -> name of the function around it
+        self.bodies = []  # the tokens that open the bodies of functions
         self._functions()
 
     def __getitem__(self, i):
@@ -117,6 +108,7 @@ class Source:
             opens = self.pair.get(i - 1)
             if i in self.block and self[i - 1] == ")" and opens and i in self.pair:
                 name = self[opens - 1]
+                self.bodies.append(i)
                 for j in range(i, self.pair[i] + 1):
                     self.function[j] = name
                 i = self.pair[i]
@@ -219,58 +211,29 @@ class Source:
         )
 
 
-STRUCT = re.compile(r"\bstruct(?:\s+\w+)?\s*$")
-
-
 def struct_fields(text):
     """For each struct of the text that has fields, its [(field, type)]."""
-    source = Source(text)
-    found = []
+    source, found = Source(text), []
     for i, token in enumerate(source.tokens):
-        if token.text != "struct":
-            continue
         opens = i + 1 if source[i + 1] == "{" else i + 2
-        if source[opens] == "{" and opens in source.pair:
-            found.append(_fields(source, opens + 1, source.pair[opens]))
+        if token.text == "struct" and source[opens] == "{" and opens in source.pair:
+            inside = " ".join(source[j] for j in range(opens + 1, source.pair[opens]))
+            while nested := re.search(r"\{[^{}]*\}", inside):
+                inside = inside[: nested.start()] + "(" + inside[nested.end() :]
+            found.append([field for part in inside.split(";") for field in _declared(part)])
     return [fields for fields in found if len(fields) > 1]
 
 
-def _fields(source, i, end):
-    fields, first = [], i
-    while i < end:
-        if source[i] == ";":
-            fields += _declared([source[j] for j in range(first, i)])
-            first = i + 1
-        elif source[i] == "{":
-            i = source.pair.get(i, end)
-        i += 1
-    return fields
-
-
-def _declared(words):
+def _declared(declaration):
     """[(name, type)] of one declaration, without function pointers and nested structs."""
-    if "{" in words or "(" in words or not words:
-        return []
-    declarators, part, depth = [], [], 0
-    for word in [*words, ","]:
-        depth += (word == "[") - (word == "]")
-        if word == "," and depth == 0:
-            declarators.append(part)
-            part = []
-        else:
-            part.append(word)
-    base, found = None, []
-    for part in declarators:
-        names = part[: part.index("[")] if "[" in part else part
-        names = names[: names.index(":")] if ":" in names else names
-        if not names:
+    found, base = [], None
+    for part in [] if "(" in declaration else re.split(r",(?![^[]*\])", declaration):
+        match = re.match(r"(.*?)(\w+)\s*((?:\[.*\])?)\s*(?:: \w+)?$", part.strip())
+        if match is None:
             return found
-        prefix = names[:-1]
-        if base is None:
-            base = [word for word in prefix if word != "*"]
-            if not base:
-                return []
-        stars = prefix.count("*")
-        array = " ".join(part[part.index("[") :]) if "[" in part else ""
-        found.append((names[-1], " ".join(base) + "*" * stars + array))
+        prefix, name, array = match.groups()
+        base = base or " ".join(prefix.replace("*", " ").split())
+        if not base:
+            return []
+        found.append((name, base + "*" * prefix.count("*") + array))
     return found

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# confined.sh FOLDER... -- COMMAND...: runs the command in a mount namespace of its own, where it can write only below
-# these folders, to an empty one for sockets, and to file systems that are not on a disk (/dev, /proc, /run), except
-# /tmp. A fault may be in code that makes or removes files, so without this it could remove those of the user. Exit 125:
-# no such namespace can be made.
+# confined.sh FOLDER... -- COMMAND...: runs the command in namespaces of its own. It is the first process there, with
+# whose end all others end. It can write only below these folders, to an empty one for sockets, and to file systems that
+# are not on a disk (/dev, /proc, /run), except /tmp. A fault may be in code that makes or removes files, so without this
+# it could remove those of the user. Exit 125: no such namespaces can be made.
 set -euo pipefail
 if [ "${1-}" != --inside ]; then
   own=() # others than root need a user namespace for it
   [ "$(id -u)" -eq 0 ] || own=(--map-root-user)
-  unshare --mount "${own[@]}" true || exit 125
-  exec unshare --mount "${own[@]}" --propagation private "$0" --inside "$@"
+  own+=(--mount --propagation private --pid --fork --kill-child --mount-proc)
+  unshare "${own[@]}" true || exit 125
+  exec unshare "${own[@]}" "$0" --inside "$@"
 fi
 shift
 sockets=/tmp/plm-$(id -u) # where the programs put them without XDG_RUNTIME_DIR

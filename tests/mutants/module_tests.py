@@ -1,11 +1,15 @@
 """Which tests belong to a source (the mirrored folder below tests/, and modules.tsv), how long each takes
 without a fault, and to which set each belongs."""
 
+import collections
 import functools
 import json
 import re
 import sys
+import threading
 from pathlib import Path
+
+from run_inside import RECORD, SCRIPTS
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support/runner"))
@@ -28,44 +32,29 @@ def rows(path, columns):
 
 
 class ModuleTests:
-    """The tests of each source, and their times, which are kept in a file."""
+    """The tests of each source, and what is known of each without a fault: its time and which functions it
+    reaches. That is kept in a file, as long as the copy of the tree is the same."""
 
-    def __init__(self, base, venv, runner, say, table=HERE / "modules.tsv"):
-        self.base, self.venv, self.runner, self.say = base, venv, runner, say
+    def __init__(self, build, say, table=HERE / "modules.tsv"):
+        self.build, self.say = build, say
         self.table = [(re.compile(a), re.compile(b)) for a, b in rows(table, 2)]
-        self.file = base.work / "test-times.json"
-        self.times = json.loads(self.file.read_text()) if self.file.exists() else {}
-        programs = [path.removeprefix("build/tests/") for path in base.linking]
-        found = choose_tests.find_tests(base.tree / "tests", None if self.has_sets() else "")
+        self.file = build.work / "measured.json"
+        kept = json.loads(self.file.read_text()) if self.file.exists() else {}
+        self.measured = kept["tests"] if kept.get("tree") == build.digest else {}
+        self.locks, self.writing = collections.defaultdict(threading.Lock), threading.Lock()
+        folder = build.tree / "tests"
+        found = choose_tests.find_tests(folder, None if (folder / "tests.tsv").exists() else "")
         self.tests = {test.name: test for test in found if not test.name.startswith("mutants/")}
         self.names = [
-            name for name, test in self.tests.items() if test.kind != ".c" or name in programs
+            name
+            for name in self.tests
+            if name.endswith(SCRIPTS) or (build.tree / "build/tests" / name).exists()
         ]
-
-    def has_sets(self):
-        return (self.base.tree / "tests/tests.tsv").exists()
-
-    @functools.cache  # noqa: B019
-    def runs_programs(self, name):
-        """Whether it runs programs of the product, by itself or by a helper (tests/support)."""
-        if name.endswith((".sh", ".py")):
-            return True
-        text = self.tests[name].source.read_text()
-        return "PLM_BIN" in text or re.search(
-            r'"tests/support/peers/(packers|trainer_scene)\.h"', text
-        )
-
-    @functools.cache  # noqa: B019
-    def targets(self, name):
-        """What a script runs besides the programs, as paths for `make`."""
-        if not name.endswith((".sh", ".py")):
-            return set()
-        return choose_tests.targets(self.tests[name], "build", self.base.tree / "tests")
 
     @functools.cache  # noqa: B019
     def headers(self, name):
         """What a test program includes."""
-        if not name.endswith((".sh", ".py")):
+        if not name.endswith(SCRIPTS):
             text = self.tests[name].source.read_text()
             return frozenset(re.findall(r'^#include "([^"]+)"', text, re.M))
         return frozenset()
@@ -80,32 +69,26 @@ class ModuleTests:
             if name.startswith(mirrored) or any(pattern.search(name) for pattern in patterns)
         ]
 
-    def seconds(self, name):
-        """How long the test takes without a fault; None if it does not pass."""
-        if name not in self.times:
-            for _ in range(2):
-                state, took = self.runner(self.base.tree, name, LIMIT_S, self.venv)
-                if state != "failed":
-                    break
-            self.times[name] = {"state": state, "seconds": round(took, 2)}
-            self.file.write_text(json.dumps(self.times, indent=0, sort_keys=True))
-            if state != "ok":
-                self.say(f"not used: {name} ({state} without a fault, {took:.0f} s)")
-        known = self.times[name]
-        return known["seconds"] if known["state"] == "ok" else None
-
-    def again(self, name):
-        """How long the test takes without a fault while the machine is as busy as it is now."""
-        return self.runner(self.base.tree, name, LIMIT_S, self.venv)[1]
-
-    def may_pass(self, name):
-        """Whether the test is not known to fail without a fault. When it first fails with one, it is run
-        without one."""
-        return self.times.get(name, {}).get("state", "ok") == "ok"
+    def measure(self, name, job):
+        """What is known of the test without a fault; it is run if nothing is."""
+        with self.locks[name]:
+            if name not in self.measured:
+                for _ in range(2):
+                    state, seconds, reached = job.run(name, LIMIT_S, RECORD)
+                    if state != "failed":
+                        break
+                if state != "ok":
+                    self.say(f"not used: {name} ({state} without a fault, {seconds:.0f} s)")
+                known = {"state": state, "seconds": seconds, "reached": reached}
+                with self.writing:
+                    self.measured[name] = known
+                    kept = {"tree": self.build.digest, "tests": self.measured}
+                    self.file.write_text(json.dumps(kept))
+        return self.measured[name]
 
     def expected(self, name):
         """How long the test takes, measured or as the table of tests says."""
-        return self.times.get(name, {}).get("seconds", self.tests[name].seconds)
+        return self.measured.get(name, {}).get("seconds", self.tests[name].seconds)
 
     def is_in(self, name, which):
         return which == "check" or choose_tests.in_set(self.tests[name], which)
@@ -118,13 +101,12 @@ class ModuleTests:
         for name in self.of(source):
             if self.is_in(name, which):
                 late = not self.is_in(name, "test")
-                script = name.endswith((".sh", ".py"))
+                script = name.endswith(SCRIPTS)
                 alike = Path(source).stem in Path(name).name
                 calls = str(Path(source).with_suffix(".h")) in self.headers(name)
                 near = name.startswith(str(Path(source).parent) + "/")
-                found.append(
-                    (late, script, not alike, not calls, not near, self.expected(name), name)
-                )
+                order = (late, script, not alike, not calls, not near, self.expected(name))
+                found.append((*order, name))
         return [name for *_, name in sorted(found)]
 
 

@@ -60,20 +60,14 @@ class Results:
         return row["outcome"] if row else None
 
     def keep(self, fault):
+        """Counts the outcome in this run."""
         self.rows.append(self._row(fault))
 
     def add(self, fault, outcome, tests, seconds):
-        values = (
-            self.which,
-            fault.name,
-            fault.function,
-            fault.kind,
-            outcome,
-            f"{seconds:.1f}",
-            tests,
-        )
+        place = (fault.name, fault.function, fault.kind)
+        values = (self.which, *place, outcome, f"{seconds:.1f}", tests)
         row = dict(zip(COLUMNS, (*values, fault.old_text, fault.new_text), strict=True))
-        self.rows.append(row)
+        self.earlier[fault.name, fault.old_text, fault.new_text, self.which] = row
         if self.path is not None:
             with self.path.open("a") as file:
                 file.write("\t".join(row.values()) + "\n")
@@ -84,16 +78,12 @@ def share_of(survived, killed):
 
 
 def by_folder(rows):
-    """{folder: (killed, survived)}"""
+    """{folder: [killed, survived]}"""
     found = {}
     for row in rows:
         if row["outcome"] in ("killed", "survived"):
-            folder = str(Path(row["fault"].split(":")[0]).parent)
-            killed, survived = found.get(folder, (0, 0))
-            found[folder] = (
-                killed + (row["outcome"] == "killed"),
-                survived + (row["outcome"] == "survived"),
-            )
+            counts = found.setdefault(str(Path(row["fault"].split(":")[0]).parent), [0, 0])
+            counts[row["outcome"] == "survived"] += 1
     return dict(sorted(found.items()))
 
 

@@ -12,6 +12,7 @@ command continues where it was stopped.
 
 import argparse
 import bisect
+import collections
 import concurrent.futures
 import hashlib
 import itertools
@@ -19,7 +20,6 @@ import os
 import random
 import re
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -31,7 +31,10 @@ from mutant_report import SETS, Results, print_report
 
 SOURCES = re.compile(r"^(common|kernels|packer|trainer|evaluator|stages)/.*\.(c|cu|cuh)$")
 COUNTED = ("killed", "survived")
+LEFT_OUT = ("not compiled", "not switched", "not built")  # of the copy
 FOUND = ("failed", "late")  # of a test: it finds the fault
+WORTH_MEASURING = 3  # faults to which a test belongs, so that it is first run without one
+MOST_FAULTS = 600  # that are compiled together
 LONGEST_NAME = 80  # characters of a pattern of files in the name of a file
 
 
@@ -56,12 +59,9 @@ class Product:
         sums = []
         for name in self.names:
             source = Source(self.text(name))
-            inside = [
-                t for t, function in zip(source.tokens, source.function, strict=True) if function
-            ]
-            sums.append(
-                (sums[-1] if sums else 0) + len({source.line(token.start) for token in inside})
-            )
+            inside = [t for t, of in zip(source.tokens, source.function, strict=True) if of]
+            lines = {source.line(token.start) for token in inside}
+            sums.append((sums[-1] if sums else 0) + len(lines))
         return sums
 
     def structs(self, name):
@@ -103,16 +103,10 @@ class Product:
 
     def named(self, name):
         path = name.split(":")[0]
-        found = (
-            [fault for fault in self.faults_in(path) if fault.name == name]
-            if path in self.names
-            else []
-        )
-        if not found:
-            raise workplace.Stopped(
-                f"there is no fault {name}; --list FILE prints the faults of a file"
-            )
-        return found[0]
+        for fault in self.faults_in(path) if path in self.names else ():
+            if fault.name == name:
+                return fault
+        raise workplace.Stopped(f"there is no fault {name}; --list FILE prints those of a file")
 
 
 def listed(path):
@@ -123,73 +117,81 @@ def listed(path):
 class Trial:
     """Tries faults in jobs, side by side."""
 
-    def __init__(self, options, product, base, tests, equivalents):
-        self.options, self.product, self.base, self.tests = options, product, base, tests
-        self.equivalents = equivalents
-        self.lock = threading.Lock()
-        self.free = [workplace.Job(base, number, options.venv) for number in range(options.jobs)]
+    def __init__(self, options, build, equivalents, say):
+        self.options, self.build, self.equivalents, self.say = options, build, equivalents, say
+        self.free = []
+
+    def prepare(self, batch, results):
+        """Builds the copy with the faults of a batch. Returns [(fault, outcome)] of those left out."""
+        numbered, left_out = {}, []
+        for number, fault in enumerate(batch, 1):
+            if (fault.path, fault.function, fault.old_text, fault.new_text) in self.equivalents:
+                left_out.append((fault, "listed"))
+            elif results.known(fault) not in LEFT_OUT:
+                numbered[number] = fault
+        self.say(f"building the tree with {len(numbered)} faults")
+        bad = self.build.with_faults(numbered, os.cpu_count() or 1)
+        table = self.options.tables / "modules.tsv"
+        self.tests = module_tests.ModuleTests(self.build, self.say, table)
+        untried = [fault for fault in numbered.values() if not results.known(fault)]
+        chosen = {path: self.tests.of(path) for path in {fault.path for fault in untried}}
+        self.uses = collections.Counter(name for fault in untried for name in chosen[fault.path])
+        while len(self.free) < self.options.jobs:
+            self.free.append(workplace.Job(self.build.tree, self.options.venv))
+        return left_out + [(numbered[number], why) for number, why in bad.items()]
 
     def of(self, fault, passed=()):
         """Returns (outcome, tests), where the tests are the one that found it or all that did not. passed:
         tests that are known not to find it."""
-        if (fault.path, fault.function, fault.old_text, fault.new_text) in self.equivalents:
-            return "listed", ""
-        if not self.base.users.get(fault.path):
-            return "not built", ""
-        with self.lock:
-            job = self.free.pop()
+        job = self.free.pop()
         try:
-            job.put(fault.path, plant.planted(self.product.text(fault.path), fault))
-            objects = job.compile(fault.path)
-            if objects is None:
-                return "not compiled", ""
-            outcome, tests = self.tested(job, fault, objects, passed)
-            if outcome == "survived" and not job.differs(objects):
-                return "no effect", ""
-            return outcome, tests
+            outcome, tests = self.tested(job, fault, passed)
         finally:
-            job.restore()
-            with self.lock:
-                self.free.append(job)
+            self.free.append(job)
+        if outcome == "survived" and not self.build.has_effect(fault):
+            return "no effect", ""
+        return outcome, tests
 
-    def tested(self, job, fault, objects, known):
-        passed = sorted(known)
+    def tested(self, job, fault, known):
+        passed, number = sorted(known), self.build.numbers[fault.name]
         for name in self.tests.chosen(fault.path, self.options.set):
-            if name in known:
+            if name in known or not self.may_find(job, name, number):
                 continue
-            linked = []
-            if not name.endswith((".sh", ".py")):
-                linked.append(job.link(f"build/tests/{name}", objects))
-            if self.tests.runs_programs(name):
-                linked.append(job.link_programs(self.tests.targets(name), objects))
-            if None in linked:
-                return "not compiled", ""
-            if not any(linked):
-                continue
-            state = self.state(job, name)
+            state = self.state(job, name, number)
             if state in FOUND:
                 return "killed", name if state == "failed" else f"{name} (late)"
             if state is not None:
                 passed.append(name)
         return "survived", " ".join(passed)
 
-    def state(self, job, name):
+    def may_find(self, job, name, number):
+        """Whether the test passes without a fault and reaches the function, as far as that is known. It is
+        worth a run to know it if the test belongs to several faults."""
+        if name not in self.tests.measured and self.uses[name] < WORTH_MEASURING:
+            return True
+        known = self.tests.measure(name, job)
+        return known["state"] == "ok" and self.build.leaders[number] in known["reached"]
+
+    def state(self, job, name, number):
         """What becomes of a test; None if it does not pass without a fault either. If it fails only after
         much longer than usual, a busy machine may be the reason and not the fault. So it has to fail again,
         with more time, unless it ends in a third of that time at once without the fault."""
-        if not self.tests.may_pass(name):
-            return None
         limit = module_tests.limit_of(self.tests.expected(name))
-        state, took = job.run(name, limit)
+        state, took, _ = job.run(name, limit, number)
         if state not in FOUND:
             return state
-        with self.lock:  # the times are measured once
-            seconds = self.tests.seconds(name)
-        if seconds is None:
+        known = self.tests.measure(name, job)
+        if known["state"] != "ok":
             return None
-        if took > 5 + 3 * seconds and not (state == "late" and 3 * self.tests.again(name) < limit):
-            state, _ = job.run(name, 3 * module_tests.limit_of(seconds))
+        if took > 5 + 3 * known["seconds"]:
+            if state == "late" and 3 * job.run(name, module_tests.LIMIT_S)[1] < limit:
+                return state
+            state, _, _ = job.run(name, 3 * module_tests.limit_of(known["seconds"]), number)
         return state
+
+    def close(self):
+        for job in self.free:
+            job.close()
 
 
 class Progress:
@@ -215,11 +217,8 @@ class Progress:
     def tell(self, fault, outcome, tests):
         self.note(outcome)
         self.fresh += outcome in COUNTED
-        now = time.monotonic()
-        left = (
-            (now - self.started) / max(1, self.fresh) * max(0, self.options.count - self.counted())
-        )
-        left = min(left, max(0, self.end - now))
+        now, missing = time.monotonic(), max(0, self.options.count - self.counted())
+        left = min((now - self.started) / max(1, self.fresh) * missing, max(0, self.end - now))
         by = f" by {tests}" if outcome == "killed" else ""
         self.say(
             f"{outcome}{by}: {fault.name} {fault.function}: {fault.old_text} -> {fault.new_text}"
@@ -232,34 +231,32 @@ class Progress:
 
 def try_all(faults, trial, results, options, say):
     """Tries faults until COUNT of them count or the time is over. Returns how many count."""
-    progress, running = Progress(options, say), {}
+    progress = Progress(options, say)
+    size = min(MOST_FAULTS, options.count + options.count // 2)
 
-    def finish_one():
-        done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
-        for future in done:
-            fault, began = running.pop(future)
-            outcome, tests = future.result()
-            results.add(fault, outcome, tests, time.monotonic() - began)
-            progress.tell(fault, outcome, tests)
+    def tried(fault):
+        began = time.monotonic()
+        if results.known(fault) or progress.is_over():
+            return None
+        return *trial.of(fault, results.passed(fault)), time.monotonic() - began
+
+    def note(fault, outcome, tests="", seconds=0):
+        results.add(fault, outcome, tests, seconds)
+        progress.tell(fault, outcome, tests)
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for fault in faults:
-            while running and (
-                len(running) >= options.jobs or progress.counted() + len(running) >= options.count
-            ):
-                finish_one()
-            if progress.is_over():
-                break
-            if results.known(fault):
-                progress.note(results.known(fault))
+        while not progress.is_over() and (batch := list(itertools.islice(faults, size))):
+            if not all(map(results.known, batch)):
+                for fault, outcome in trial.prepare(batch, results):
+                    results.known(fault) or note(fault, outcome)
+            for fault, outcome in zip(batch, pool.map(tried, batch), strict=True):
+                if progress.is_over():
+                    break
+                if outcome:
+                    note(fault, *outcome)
+                else:
+                    progress.note(results.known(fault))
                 results.keep(fault)
-            else:
-                running[pool.submit(trial.of, fault, results.passed(fault))] = (
-                    fault,
-                    time.monotonic(),
-                )
-        while running:
-            finish_one()
     return progress.counted()
 
 
@@ -267,25 +264,17 @@ def arguments(words):
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--count", type=int, default=100, help="how many faults that have an effect"
-    )
+    parser.add_argument("--count", type=int, default=100, help="faults that have an effect")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--set", choices=SETS, default="test", help="whose tests are run")
     parser.add_argument("--limit", type=float, default=10, help="how many percent may survive")
-    parser.add_argument(
-        "--files", metavar="PATTERN", default="", help="only in sources whose path matches it"
-    )
+    parser.add_argument("--files", metavar="PATTERN", default="", help="only in such sources")
     parser.add_argument("--jobs", type=int, default=1, help="faults tried side by side")
     parser.add_argument("--mutant", help="only this fault, as it is printed")
-    parser.add_argument(
-        "--again", action="store_true", help="try again those that survived earlier"
-    )
+    parser.add_argument("--again", action="store_true", help="also those that survived earlier")
     parser.add_argument("--list", metavar="FILE", help="only print the faults of a file")
     parser.add_argument("--root", type=Path, default=root, help="the tree")
-    parser.add_argument(
-        "--work", type=Path, help="where the copies are (build/mutants of the tree)"
-    )
+    parser.add_argument("--work", type=Path, help="where the copies are (build/mutants)")
     parser.add_argument("--tables", type=Path, default=Path(__file__).resolve().parent)
     options = parser.parse_args(words)
     options.root = options.root.resolve()
@@ -317,20 +306,18 @@ def main(words=None):
             return 0
         faults = [product.named(options.mutant)] if options.mutant else product.drawn(options.seed)
         lock = workplace.locked(options.work)
-        base = workplace.Base(options.root, options.work)
-        say("building the tree without a fault")
-        base.update(os.cpu_count() or 1)
-        tests = module_tests.ModuleTests(
-            base, options.venv, workplace.run_test, say, options.tables / "modules.tsv"
-        )
+        build = workplace.Build(options.root, options.work)
         equivalents = listed(options.tables / "equivalent.tsv")
-        trial = Trial(options, product, base, tests, equivalents)
+        trial = Trial(options, build, equivalents, say)
         name = results_name(options.seed, options.files)
         keep = None if options.mutant else options.work / name
         results = Results(keep, options.set, options.again, equivalents)
         if options.mutant:
             options.count = 1
-        counted = try_all(faults, trial, results, options, say)
+        try:
+            counted = try_all(iter(faults), trial, results, options, say)
+        finally:
+            trial.close()
         lock.close()
     except workplace.Stopped as stopped:
         print(f"mutants: {stopped}", file=sys.stderr)

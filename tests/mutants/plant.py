@@ -28,16 +28,15 @@ EQUALITIES = {"==": "!=", "!=": "=="}
 LEAVES = {"return", "goto", "break", "continue"}
 LOGIC = {"&&", "||"}
 BITS = {"&", "|", "^"}
+NOT_AN_INDEX = {"?", ",", *ASSIGNMENTS, *LOGIC, *BITS, "<<", ">>"}
 CONSTANTS = {
     "0": "1", "1": "0", "0u": "1u", "1u": "0u", "0.0": "1.0", "1.0": "0.0", "0.0f": "1.0f", "1.0f": "0.0f",
     "0.f": "1.f", "1.f": "0.f", "true": "false", "false": "true",
 }  # fmt: skip
 RETRIES = {"EINTR", "EAGAIN", "EWOULDBLOCK"}
 LOCKS = {
-    "LOCK_EX": "LOCK_SH",
-    "F_WRLCK": "F_RDLCK",
-    "pthread_rwlock_wrlock": "pthread_rwlock_rdlock",
-}
+    "LOCK_EX": "LOCK_SH", "F_WRLCK": "F_RDLCK", "pthread_rwlock_wrlock": "pthread_rwlock_rdlock",
+}  # fmt: skip
 SIZED = {"memcpy", "memmove", "memset", "memcmp", "strncmp", "read", "write", "pread", "pwrite"}
 ALLOCATING = {"malloc", "calloc", "realloc", "aligned_alloc"}
 # The order of two of their arguments has no effect.
@@ -45,13 +44,8 @@ SYMMETRIC = {
     "min", "max", "fmin", "fmax", "fminf", "fmaxf", "calloc", "plm_alloc_zeroed", "plm_hash_equal",
     "plm_product_shape_equal",
 }  # fmt: skip
-COMPARING = {
-    "strcmp",
-    "strncmp",
-    "strcasecmp",
-    "strncasecmp",
-    "memcmp",
-}  # symmetric before == and !=
+# Symmetric before == and !=.
+COMPARING = {"strcmp", "strncmp", "strcasecmp", "strncasecmp", "memcmp"}
 # What these say is for people, or advice for the machine: not the subject of these faults.
 SAYING = re.compile(
     r"(plm_(info|warning|debug|note|error_set|error_hint|error_errno|error_where|log\w*)"
@@ -226,15 +220,7 @@ class Planter:
         if self.declares_array(i):
             return
         last = source.pair[i] - 1
-        if {source[j] for j in range(i + 1, last + 1)} & {
-            "?",
-            ",",
-            *ASSIGNMENTS,
-            *LOGIC,
-            *BITS,
-            "<<",
-            ">>",
-        }:
+        if {source[j] for j in range(i + 1, last + 1)} & NOT_AN_INDEX:
             return
         self.behind("one", last, " + 1")
         self.behind("one", last, " - 1")

@@ -1,7 +1,6 @@
 """The tool that plants faults: which text it leaves alone, the edit of each kind, names that stay the
 same, the list of faults without effect, and a whole run on a project of a few lines."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import plant
 import pytest
 import workplace
 from c_source import Source, struct_fields
+from instrument import Instrumented, NotSwitched
 from mutant_report import Results
 
 HERE = Path(__file__).resolve().parent
@@ -145,6 +145,54 @@ def test_names_are_stable_and_unique_and_lines_stay_in_place():
     assert removed.old_text == "if (a < 1 && a < 2) { g(); return 1; }" and removed.new_text == ";"
 
 
+# ---- copies of functions ----
+SHAPES = [
+    ("c", "static int f(int n)\n{\n  return n < 1 ? 1 : 1 + f(n - 1);\n}\n", "f(1)"),
+    ("c", "int f(const int a[2])\n{\n  return a[0] < 1;\n}\n", "f((int[]){1, 0})"),
+    ("c", "struct s { int a; };\nextern struct s *f(struct s *x, int (*of)(int), int b);\n"
+     "struct s *f(struct s *x, int (*of)(int), int b)\n{\n  (void)of;\n  x->a = x->a < b;\n  return x;\n}\n",
+     "f(&(struct s){1}, 0, 1)->a"),
+    ("c", "static int x;\nstatic inline void g(void)\n{\n  x = x < 0;\n}\n"
+     "static int f(void)\n{\n  x = 0;\n  g();\n  return x;\n}\n", "f()"),
+    ("cc", "template <class T, int N = 1> static T f(T a, int b = 1)\n{\n  return a < b * N;\n}\n", "f(1)"),
+    ("cc", "template <class... T> int f(int (&a)[1], T... b)\n{\n  return a[0] < int(sizeof...(b));\n}\n",
+     "(x[0] = 1, f(x, 2))"),
+    ("cc", "namespace {\nstruct s {\n  int a;\n  int f() { return a < 1; }\n};\n}\n", "s{1}.f()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ending", "text", "call"), SHAPES)
+def test_a_copy_is_called_when_its_fault_is_on(tmp_path, ending, text, call):
+    faults = [fault for fault in plant.faults_of("a.c", text) if fault.kind == "bound"]
+    made, leaders = Instrumented(text).with_faults(dict(enumerate(faults, 1)))
+    assert leaders == {1: 1}
+    global_x = "int x[1];\n" if "(x[0]" in call else ""
+    made += f"{global_x}int main(void)\n{{\n  int before = {call};\n  plm_mutant = 2;\n"
+    made += (
+        f"  if ({call} != before) return 1;\n  plm_mutant = 1;\n  return {call} == before;\n}}\n"
+    )
+    (tmp_path / f"a.{ending}").write_text(made)
+    command = ["g++" if ending == "cc" else "gcc", f"a.{ending}", "-o", "a"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "a"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "int f(int a, ...)",
+        "int f(int)",
+        "#if A\nint f(int a,\n#else\nint f(long a,\n#endif\n  int b)",
+        "__attribute__((constructor)) static void f(void)",
+        "constexpr int f(int a)",
+    ],
+)
+def test_a_function_whose_copies_cannot_be_called(head):
+    text = head + "\n{\n  return x < 1;\n}\n"
+    with pytest.raises(NotSwitched):
+        Instrumented(text).function(text.index("x <"))
+
+
 # ---- a whole run ----
 LESS = "int less(int a, int b)\n{\n  return a < b;\n}\n"
 UNUSED = "int more(int a, int b)\n{\n  return a > b;\n}\n"
@@ -188,14 +236,8 @@ def project(tmp_path):
 
 
 def run(project, *words):
-    command = [
-        "--root",
-        str(project),
-        "--work",
-        str(project / "build/work"),
-        "--tables",
-        str(project / "tables"),
-    ]
+    places = {"--root": "", "--work": "build/work", "--tables": "tables"}
+    command = [f"{option}={project / place}" for option, place in places.items()]
     return mutants.main([*command, *words])
 
 
@@ -219,7 +261,7 @@ def test_a_program_that_a_test_program_runs_has_the_fault(project, capsys):
     makefile = (project / "Makefile").read_text()
     (project / "Makefile").write_text(
         makefile.replace("tests:", "tests: build/bin/shown build/tests/common/test_shown")
-        + "build/bin/shown: build/obj/common/shown.o\n\t@mkdir -p $(@D)\n\t$(CC) -o $@ $^\n"
+        + "build/bin/shown: build/obj/common/shown.o\n\t@mkdir -p $(@D)\n\t$(CC) -o $@ $^ $(LDFLAGS)\n"
     )
     (project / "common/shown.c").write_text(
         "int main(int argc, char **argv)\n{\n  (void)argv;\n  return argc > 1;\n}\n"
@@ -266,6 +308,28 @@ def test_a_whole_sample_resumes_and_counts(project, capsys):
     assert run(project, "--seed", "3", "--count", "5", "--limit", "100", "--minutes", "0.0001") == 0
 
 
+def test_what_does_not_compile_is_left_out(project):
+    more = UNUSED.replace("int more", "static int at(int *p, int n) { return p[n]; }\nint more")
+    more = more.replace("  return", "  int p[9] = {0}, n = 1;\n  if (at(p, n)) return 2;\n  return")
+    last = "#define LAST b __attribute__((unused))\nint last(int a, int LAST) { return a < b; }\n"
+    (project / "common/more.c").write_text(more + last)
+    run(project, "--seed", "3", "--count", "30", "--files", "more", "--limit", "100")
+    found = outcomes(project, "3-more")
+    assert found["common/more.c:5:swap:1"] == "not compiled"
+    assert found["common/more.c:6:bound:1"] == "survived"
+    assert found["common/more.c:9:bound:1"] == "not switched"
+
+
+def test_a_test_that_does_not_reach_the_function_is_not_run(project):
+    run(project, "--seed", "3", "--count", "4", "--limit", "100")
+    rows = (
+        line.split("\t")
+        for line in (project / "build/work/results-3.tsv").read_text().split("\n")[1:]
+    )
+    tests = {row[6] for row in rows if len(row) > 4 and row[4] == "survived"}
+    assert tests == {"common/test_more"}
+
+
 def test_jobs_side_by_side_give_the_same(project, capsys):
     run(project, "--seed", "3", "--count", "4")
     alone = outcomes(project, 3)
@@ -290,12 +354,16 @@ def test_two_commands_do_not_share_the_copies(project, capsys):
     assert run(project, "--mutant", "common/less.c:3:bound:1") == 0
 
 
-def test_nothing_of_a_fault_is_left_in_the_copy(project):
+def test_nothing_of_a_fault_is_left_in_the_copies(project):
     run(project, "--seed", "3", "--count", "4")
-    base, job = project / "build/work/base", project / "build/work/job-0"
-    names = [path.relative_to(base) for path in base.rglob("*") if path.is_file()]
-    assert len(names) > 10
-    assert [name for name in names if (base / name).read_bytes() != (job / name).read_bytes()] == []
+    tree, plain = project / "build/work/tree", project / "build/work/plain"
+    assert "__m" in (tree / "common/less.c").read_text()
+    run(project, "--mutant", "common/more.c:3:bound:1")
+    assert (tree / "common/less.c").read_text() == LESS
+    assert [(plain / name).read_text() for name in ("common/less.c", "common/more.c")] == [
+        LESS,
+        UNUSED,
+    ]
 
 
 def drawn(project, seed, count):
@@ -366,12 +434,15 @@ def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, without_s, s
     """A test that fails late is run again with three times the time; one that fails soon is not."""
     left, limits = [given for given in (first, second) if given], []
 
-    def run_test(job, name, limit_s):
+    def run_test(job, name, limit_s, number=0):
+        if number <= 0:
+            return "ok", 1 if number else without_s, [1]
+        if name != "common/test_less":
+            return "ok", 1, []
         limits.append(limit_s)
-        return left.pop(0)
+        return *left.pop(0), []
 
     monkeypatch.setattr(workplace.Job, "run", run_test)
-    monkeypatch.setattr(module_tests.ModuleTests, "again", lambda tests, name: without_s)
     assert run(project, "--mutant", "common/less.c:3:bound:1") == outcome
     assert left == [] and limits == ([20, 60] if second else [20])
 
@@ -422,26 +493,6 @@ def test_each_listed_fault_exists_and_has_a_reason():
         assert len(reason.split()) >= 3, f"{path}: {old} -> {new} has no reason"
 
 
-def test_the_commands_of_the_makefile_are_found(tmp_path, monkeypatch):
-    """How each C source is compiled, and how each of the test programs is linked."""
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "BUILD", "SAN", "CUDA", "MPI", "PRODUCTS"):
-        monkeypatch.delenv(name, raising=False)
-    base = mutants.workplace.Base(HERE.parents[1], tmp_path)
-    base.tree = HERE.parents[1]
-    base.read_commands()
-    compiled = {words[words.index("-c") + 1] for words in base.compiling.values()}
-    # One of the two libraries of products is chosen. Open MPI may be missing.
-    optional = re.compile(
-        "/product_|" + ("-" if "kernels/mpi/mpi_carrier.c" in compiled else "/mpi/")
-    )
-    sources = {name for name in mutants.Product(base.tree).names if name.endswith(".c")}
-    assert [name for name in sources - compiled if not optional.search(name)] == []
-    tests = (str(name.relative_to(base.tree)) for name in base.tree.glob("tests/*/**/test_*.c"))
-    programs = {f"build/{name.removesuffix('.c')}" for name in tests if not optional.search(name)}
-    assert programs - set(base.linking) == set()
-    assert len(base.members["build/lib/libplm_common.a"]) > 100
-
-
 def test_each_module_row_finds_tests_and_sources():
     product = mutants.Product(HERE.parents[1])
     tests = [test.name for test in module_tests.choose_tests.find_tests()]
@@ -477,7 +528,11 @@ def test_a_test_has_a_folder_for_its_sockets(tmp_path):
         '#!/bin/sh\necho x >"$XDG_RUNTIME_DIR/new" && [ "$(stat -c %a "$XDG_RUNTIME_DIR")" = 700 ]\n'
     )
     program.chmod(0o755)
+    (tmp_path / "build/mutant").mkdir()
+    job = workplace.Job(tmp_path)
     try:
-        assert workplace.run_test(tmp_path, "socket_folder", 60, None)[0] == "ok"
+        assert job.run("socket_folder", 60)[0] == "ok"
     except SystemExit:
         pytest.skip("this machine makes no mount namespaces")
+    finally:
+        job.close()
