@@ -52,6 +52,7 @@ static uint32_t range_chunks(const struct feed_state *feed, const struct feed_pl
   if (bytes < FEED_RANGE_LEAST) bytes = FEED_RANGE_LEAST;
   if (bytes > FEED_RANGE_MOST) bytes = FEED_RANGE_MOST;
   uint32_t end = first + 1;
+  PLM_ASSERT(first < planned->window.chunks);
   while (end < planned->window.chunks && planned->offset[end + 1] - planned->offset[first] <= bytes)
     end++;
   return end - first;

@@ -103,6 +103,7 @@ void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,
                         struct plm_message *message, const struct feed_job *job)
 {
   struct feed_job *made = plm_alloc(sizeof *made);
+  PLM_ASSERT(job->planned != NULL && job->owner != NULL && job->count > 0);
   *made = *job;
   made->feed = feed;
   made->packer_id = peer->packer_id;

@@ -21,11 +21,13 @@ static const uint32_t most_classes[PLM_LABEL_KINDS] = {
 
 const char *plm_label_kind_name(enum plm_label_kind kind)
 {
+  PLM_ASSERT(kind > PLM_LABEL_GUESSED && kind < PLM_LABEL_KINDS);
   return kind_names[kind];
 }
 
 uint32_t plm_label_most_classes(enum plm_label_kind kind)
 {
+  PLM_ASSERT(kind > PLM_LABEL_GUESSED && kind < PLM_LABEL_KINDS);
   return most_classes[kind];
 }
 
