@@ -46,7 +46,7 @@ static plm_status no_such_column(const struct plm_label_schema *schema, const ch
 static void add_statistics(struct plm_label_column *to, const struct plm_label_column *more)
 {
   const double a = (double)to->labels[0], b = (double)more->labels[0], n = a + b;
-  if (to->kind == PLM_LABEL_NUMBER && b > 0) {
+  if (b > 0) { /* those of classes are 0 and stay so */
     const double apart = more->mean - to->mean;
     const double squares = a * to->deviation * to->deviation +
                            b * more->deviation * more->deviation + apart * apart * a * b / n;

@@ -181,9 +181,42 @@ static const char *refuses(enum plm_label_task task, const char *const *names, u
   assert_int_equal(plm_label_choose(task, names, count, schemas, paths, sources, &choice, &error),
                    PLM_CONFIG);
   if (strstr(error.what, what) == NULL) fail_msg("\"%s\" is not in \"%s\"", what, error.what);
-  assert_null(choice.columns);
+  assert_true(choice.columns == NULL && choice.mean == NULL && choice.deviation == NULL);
+  assert_true(choice.task == 0 && choice.column_count == 0 && choice.outputs == 0);
   snprintf(hint, sizeof hint, "%s", error.hint);
   return hint;
+}
+
+/* Columns are listed until their names have 300 characters. */
+static void the_first_columns_are_listed(void **state)
+{
+  enum { COLUMNS = 20 };
+  (void)state;
+  for (size_t first = 28; first <= 31; first++) {
+    struct plm_label_column columns[COLUMNS] = {{0}};
+    char names[COLUMNS][32], expected[500] = "its columns are ";
+    const struct plm_label_schema schema = {columns, COLUMNS}, none = {columns, 0},
+                                  alone = {columns, 1};
+    for (size_t i = 0; i < COLUMNS; i++) {
+      memset(names[i], 'a' + (int)i, 31);
+      names[i][i == 0 ? first : 28] = '\0';
+      columns[i].name = names[i];
+    }
+    for (size_t i = 0; i < (first < 30 ? 11 : 10); i++)
+      snprintf(strchr(expected, '\0'), 40, "%s%s", i == 0 ? "" : ", ", names[i]);
+    const struct plm_label_schema *schemas[] = {&schema};
+    const char *const wanted[] = {"tm"};
+    assert_string_equal(refuses(PLM_TASK_REGRESSION, wanted, 1, schemas, 1,
+                                "corpus a.corpus has no column of labels called tm"),
+                        expected);
+    schemas[0] = &none;
+    refuses(PLM_TASK_REGRESSION, wanted, 1, schemas, 1, "corpus a.corpus has no labels");
+    schemas[0] = &alone;
+    snprintf(expected, sizeof expected, "its columns are %s", names[0]);
+    assert_string_equal(refuses(PLM_TASK_REGRESSION, wanted, 1, schemas, 1,
+                                "corpus a.corpus has no column of labels called tm"),
+                        expected);
+  }
 }
 
 static void wrong_choices_are_refused(void **state)
@@ -304,10 +337,44 @@ static void sources_share_one_normalisation(void **state)
   assert_int_equal(plm_label_choose(PLM_TASK_CLASSIFICATION, (const char *[]){"family"}, 1, schemas,
                                     paths, 2, &choice, NULL),
                    PLM_OK);
-  assert_int_equal(choice.columns[0].counts[2], 24);
+  for (uint64_t c = 0; c < 3; c++) assert_int_equal(choice.columns[0].counts[c], 2 * (10 + c));
   plm_label_choice_deinit(&choice);
   plm_label_schema_deinit(&one);
   plm_label_schema_deinit(&other);
+}
+
+/* Sources without labels change nothing, also if they are the first ones; one label is enough. */
+static void sources_may_lack_labels(void **state)
+{
+  enum { SOURCES = 4 };
+  static const struct {
+    uint64_t labels;
+    double mean, deviation;
+  } given[SOURCES] = {{0, 0, 0}, {0, 0, 0}, {10, 6.25, 1}, {1, 17.25, 0}};
+  struct plm_label_schema made[SOURCES];
+  const struct plm_label_schema *schemas[SOURCES];
+  const char *const paths[SOURCES] = {"a", "b", "c", "d"};
+  (void)state;
+  for (int k = 0; k < SOURCES; k++) {
+    label_schema_make(&made[k]);
+    made[k].columns[0].labels[0] = given[k].labels;
+    made[k].columns[0].mean = given[k].mean;
+    made[k].columns[0].deviation = given[k].deviation;
+    schemas[k] = &made[k];
+  }
+  const double mean = (10 * 6.25 + 17.25) / 11,
+               squares = 10 * (1 + (6.25 - mean) * (6.25 - mean)) + (17.25 - mean) * (17.25 - mean);
+  for (uint32_t sources = 3; sources <= SOURCES; sources++) {
+    struct plm_label_choice choice;
+    assert_int_equal(plm_label_choose(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1,
+                                      schemas, paths, sources, &choice, NULL),
+                     PLM_OK);
+    assert_int_equal(choice.columns[0].labels[0], sources == 3 ? 10 : 11);
+    assert_true(fabs(choice.mean[0] - (sources == 3 ? 6.25 : mean)) < 1e-12);
+    assert_true(fabs(choice.deviation[0] - (sources == 3 ? 1 : sqrt(squares / 11))) < 1e-12);
+    plm_label_choice_deinit(&choice);
+  }
+  for (int k = 0; k < SOURCES; k++) plm_label_schema_deinit(&made[k]);
 }
 
 struct filling {
@@ -345,8 +412,10 @@ int main(void)
       cmocka_unit_test(numbers_and_classes_belong_to_documents),
       cmocka_unit_test(a_larger_batch_follows_a_smaller_one),
       cmocka_unit_test(residues_are_cut_with_their_piece),
+      cmocka_unit_test(the_first_columns_are_listed),
       cmocka_unit_test(wrong_choices_are_refused),
       cmocka_unit_test(sources_share_one_normalisation),
+      cmocka_unit_test(sources_may_lack_labels),
       cmocka_unit_test(objectives_need_kinds),
       cmocka_unit_test(a_lack_of_memory_is_said),
   };
