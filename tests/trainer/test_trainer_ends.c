@@ -43,6 +43,38 @@ static void zero(struct plm_ops *ops, void *x, size_t bytes)
   true_zero(ops, x, bytes);
 }
 
+static bool follows;
+static void (*true_download)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
+
+static void follow(struct plm_ops *ops)
+{
+  (void)ops;
+  follows = true;
+}
+
+static void download_beside(struct plm_ops *ops, void *host, const void *device, size_t bytes)
+{
+  assert_true(follows);
+  true_download(ops, host, device, bytes);
+}
+
+/* The copies of a checkpoint are told to wait for what was computed before. */
+static void copies_follow_the_computation(void **state)
+{
+  (void)state;
+  struct trainer_scene scene;
+  struct plm_error error;
+  make(&scene, "");
+  assert_int_equal(trainer_scene_open(&scene, 1, &error), PLM_OK);
+  true_download = scene.trainer.ops->download_beside;
+  scene.trainer.ops->download_beside = download_beside;
+  scene.trainer.ops->copies_follow = follow;
+  assert_int_equal(trainer_scene_run(&scene, &error), PLM_OK);
+  assert_true(follows);
+  trainer_scene_close(&scene);
+  plm_config_deinit(&scene.config);
+}
+
 /* Without any time left, a step is given up and repeated after the resume. */
 static void a_step_is_abandoned(void **state)
 {
@@ -266,10 +298,15 @@ static int teardown(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_step_is_abandoned), cmocka_unit_test(too_many_steps_are_skipped),
-      cmocka_unit_test(a_step_is_skipped),   cmocka_unit_test(checkpoints_that_cannot_be_published),
-      cmocka_unit_test(reports_end_a_run),   cmocka_unit_test(a_device_that_is_not_there),
-      cmocka_unit_test(a_gang_of_one),       cmocka_unit_test(tuning_ends),
+      cmocka_unit_test(a_step_is_abandoned),
+      cmocka_unit_test(too_many_steps_are_skipped),
+      cmocka_unit_test(a_step_is_skipped),
+      cmocka_unit_test(checkpoints_that_cannot_be_published),
+      cmocka_unit_test(reports_end_a_run),
+      cmocka_unit_test(a_device_that_is_not_there),
+      cmocka_unit_test(a_gang_of_one),
+      cmocka_unit_test(tuning_ends),
+      cmocka_unit_test(copies_follow_the_computation),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

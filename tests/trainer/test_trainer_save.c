@@ -95,21 +95,6 @@ static void open_publisher(struct scene *s)
             &error);
 }
 
-static bool follows; /* copies wait for what was computed before */
-static void (*download_truly)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
-
-static void follow(struct plm_ops *ops)
-{
-  (void)ops;
-  follows = true;
-}
-
-static void download(struct plm_ops *ops, void *host, const void *device, size_t bytes)
-{
-  assert_true(follows);
-  download_truly(ops, host, device, bytes);
-}
-
 static void begin(struct scene *s, uint32_t max_failed)
 {
   char yaml[PLM_PATH_SIZE + 512];
@@ -133,10 +118,6 @@ static void begin(struct scene *s, uint32_t max_failed)
                                   .state = {.step = 7, .exact = true}};
   plm_data_cursor_init(&trainer->state.cursor, plm_plan_hash(&plan), s->config.seed);
   open_computing(trainer, &s->config);
-  follows = false;
-  download_truly = trainer->ops->download_beside;
-  trainer->ops->copies_follow = follow;
-  trainer->ops->download_beside = download;
   s->ranks.ops = trainer->ops;
   fill_optimizer(trainer);
   plm_optimizer_set_updates(trainer->optimizer, 6);

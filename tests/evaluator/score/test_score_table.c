@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -61,23 +60,6 @@ static double score_of(const char *text)
   plm_variant_scorer_close(scorer);
   plm_variant_deinit(&variant);
   return score;
-}
-
-static unsigned short terminal_columns; /* of stdout; 0: it is no terminal */
-
-/* Takes the place of libc's function in this program, which asks only for the size of a terminal.
- */
-int ioctl(int descriptor, unsigned long request, ...)
-{
-  va_list arguments;
-  va_start(arguments, request);
-  struct winsize *window = va_arg(arguments, struct winsize *);
-  va_end(arguments);
-  assert_int_equal(descriptor, STDOUT_FILENO);
-  assert_true(request == TIOCGWINSZ);
-  if (terminal_columns == 0) return -1;
-  *window = (struct winsize){.ws_col = terminal_columns};
-  return 0;
 }
 
 static struct plm_score_request request_of(const char *csv)
@@ -256,11 +238,6 @@ static void rows_go_to_standard_output(void **state)
   captured_begin(STDOUT_FILENO);
   assert_int_equal(plm_score_table(&request, &model.inference, &wider, NULL), PLM_OK);
   assert_non_null(strstr(captured_end(), "MKLAVGSERTIDPKQNFYHW\n")); /* 100 columns have room */
-  terminal_columns = 20;
-  captured_begin(STDOUT_FILENO);
-  assert_int_equal(plm_score_table(&request, &model.inference, &wider, NULL), PLM_OK);
-  assert_null(strstr(captured_end(), "MKLAVGSERTIDPKQNFYHW\n")); /* and these have not */
-  terminal_columns = 0;
 }
 
 static void all_substitutions_are_scored(void **state)

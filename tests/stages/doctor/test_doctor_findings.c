@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/timex.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -117,35 +116,6 @@ static void a_run_folder_takes_files(void **state)
   assert_null(finding_of("temporary files"));
   assert_null(finding_of("clock"));
   assert_int_equal(finding_of("control socket")->grade, PLM_GRADE_OK);
-}
-
-static int clock_state;
-
-/* Takes the place of libc's function in this program. */
-int adjtimex(struct timex *about)
-{
-  assert_int_equal(about->modes, 0); /* it changes nothing */
-  return clock_state;
-}
-
-static void a_clock_is_synchronised_or_not(void **state)
-{
-  static const struct {
-    int state;
-    const char *ending;
-  } rows[] = {{-1, " UTC"},
-              {TIME_OK, " UTC, synchronised"},
-              {TIME_ERROR, " UTC, not synchronised, which matters only for several hosts"}};
-  (void)state;
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    begin("");
-    clock_state = rows[i].state;
-    plm_doctor_host(&doctor);
-    const struct plm_finding *clock = finding_of("clock");
-    assert_non_null(clock);
-    assert_int_equal(clock->grade, PLM_GRADE_OK);
-    assert_string_equal(clock->found + sizeof "2026-01-01 00:00:00" - 1, rows[i].ending);
-  }
 }
 
 static void a_run_folder_without_room(void **state)
@@ -513,7 +483,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_worst_grade_counts),
       cmocka_unit_test_setup_teardown(a_run_folder_takes_files, setup, end),
-      cmocka_unit_test_setup_teardown(a_clock_is_synchronised_or_not, setup, end),
       cmocka_unit_test_setup_teardown(a_run_folder_without_room, setup, end),
       cmocka_unit_test_setup_teardown(what_is_in_memory_is_lost, setup, end),
       cmocka_unit_test_setup_teardown(a_folder_that_takes_no_files, setup, end),

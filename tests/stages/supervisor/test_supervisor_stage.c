@@ -206,6 +206,9 @@ static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
   }
   assert_non_null(strstr(stage->failed_how, "twice after step 71 with the same error"));
   assert_non_null(strstr(stage->failed_how, "plm-pipeline trace --step 72"));
+  const size_t length = strlen(stage->failed_how); /* the cause also has what it printed */
+  assert_int_equal(strncmp(stage->cause, stage->failed_how, length), 0);
+  assert_string_equal(stage->cause + length, ": no such thing");
   assert_int_equal(judge(supervisor), 5);
   /* values that are not finite, whatever is said about them */
   stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
@@ -215,6 +218,7 @@ static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_non_null(strstr(stage->failed_how, "exited with 5, twice at the same step"));
   assert_non_null(strstr(stage->failed_how, "trainer.clip.norm"));
+  assert_string_equal(stage->cause, stage->failed_how);
 }
 
 /* A step that an earlier process reported says nothing about this one. */
@@ -303,53 +307,6 @@ static void an_end_while_stopping_is_no_failure(void **state)
   assert_int_equal(supervisor->stages.failures, 0);
 }
 
-static void its_end_waits_for_the_writer_of_its_log(void **state)
-{
-  struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
-  stage->gang = &supervisor->gang;
-  supervisor->gang.log_pid = NOBODY;
-  const int64_t before = plm_clock_ms();
-  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
-  assert_true(stage->ending && stage->state == PLM_STAGE_STOPPING);
-  assert_in_range(stage->kill_ms, before + LEFTOVER_GRACE_MS, plm_clock_ms() + LEFTOVER_GRACE_MS);
-  supervised_tick(&supervisor->launcher, stage, before);
-  assert_true(stage->ending);
-  supervisor->gang.log_pid = 0;
-  supervised_tick(&supervisor->launcher, stage, before);
-  assert_true(!stage->ending && stage->state == PLM_STAGE_STOPPED && stage->kill_ms == 0);
-  /* it keeps the deadline that it has already */
-  stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
-  stage->gang = &supervisor->gang;
-  supervisor->gang.log_pid = NOBODY;
-  stage->kill_ms = before + 60000;
-  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
-  assert_int_equal(stage->kill_ms, before + 60000);
-}
-
-/* What does not end in time is killed each second, which is said once. */
-static void what_does_not_end_is_killed(void **state)
-{
-  static const char *const says[] = {"plm-pipeline: packer.0 did not stop in time; killing it\n",
-                                     "plm-pipeline: trainer left processes behind; killing them\n"};
-  struct plm_supervisor *supervisor = *state;
-  for (int ending = 0; ending < 2; ending++) {
-    struct supervised *stage = supervisor_case_add(
-        supervisor, ending ? PLM_KIND_TRAINER : PLM_KIND_PACKER, PLM_STAGE_STOPPING);
-    if (ending) stage->gang = &supervisor->gang;
-    supervisor->gang.log_pid = NOBODY;
-    stage->ending = ending == 1;
-    stage->kill_ms = 5000;
-    for (int64_t now_ms = 4999; now_ms <= 6000; now_ms += now_ms == 4999 ? 1 : 1000) {
-      captured_begin(STDERR_FILENO);
-      supervised_tick(&supervisor->launcher, stage, now_ms);
-      assert_string_equal(captured_end(), now_ms == 5000 ? says[ending] : "");
-      assert_int_equal(stage->killed_by_us, now_ms >= 5000);
-      assert_int_equal(stage->kill_ms, now_ms < 5000 ? 5000 : now_ms + 1000);
-    }
-  }
-}
-
 /* ---- starts -------------------------------------------------------------------------------- */
 
 static void a_program_that_is_missing_is_a_permanent_failure(void **state)
@@ -408,7 +365,9 @@ static void it_starts_again_when_its_delay_is_over(void **state)
   struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_BACKOFF);
   write_program("plm-packer", "#!/bin/sh\nexit 7\n");
   stage->due_ms = 5000;
-  stage->killed_by_us = true;
+  stage->killed_by_us = stage->silent = stage->heard = stage->listing = true;
+  stage->spoken_ms = stage->launched_pid = 5;
+  stage->pulse.begun = true;
   supervised_tick(&supervisor->launcher, stage, 4999);
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   supervisor->stages.draining = true;
@@ -421,7 +380,9 @@ static void it_starts_again_when_its_delay_is_over(void **state)
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->restarts, 1);
   assert_in_range(stage->started_ms, before, plm_clock_ms());
-  assert_false(stage->killed_by_us);
+  /* nothing of the process before is left */
+  assert_false(stage->killed_by_us || stage->silent || stage->heard || stage->listing);
+  assert_false(stage->spoken_ms != 0 || stage->launched_pid != 0 || stage->pulse.begun);
   assert_int_equal(end_of(stage), EXITED(7));
   close(stage->ready_fd);
   unlink(scratch_path("bin/plm-packer"));
@@ -511,8 +472,6 @@ int main(void)
       TEST(a_full_disk_is_waited_for),
       TEST(who_has_worked_waits_anew),
       TEST(an_end_while_stopping_is_no_failure),
-      TEST(its_end_waits_for_the_writer_of_its_log),
-      TEST(what_does_not_end_is_killed),
       TEST(a_program_that_is_missing_is_a_permanent_failure),
       TEST(a_start_that_may_succeed_later_is_tried_again),
       TEST(it_starts_again_when_its_delay_is_over),

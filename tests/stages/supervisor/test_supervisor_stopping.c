@@ -8,6 +8,9 @@
 
 #include "common/base/clock.h"
 #include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/captured.h"
+
+enum { NOBODY = 1 << 30 }; /* no process can have this number */
 
 static int setup(void **state)
 {
@@ -120,15 +123,62 @@ static void killing_takes_effect_at_once(void **state)
   assert_int_equal(signal_of(stage->pid), SIGKILL);
 }
 
+static void its_end_waits_for_the_writer_of_its_log(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  stage->gang = &supervisor->gang;
+  supervisor->gang.log_pid = NOBODY;
+  const int64_t before = plm_clock_ms();
+  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
+  assert_true(stage->ending && stage->state == PLM_STAGE_STOPPING);
+  assert_in_range(stage->kill_ms, before + LEFTOVER_GRACE_MS, plm_clock_ms() + LEFTOVER_GRACE_MS);
+  supervised_tick(&supervisor->launcher, stage, before);
+  assert_true(stage->ending);
+  supervisor->gang.log_pid = 0;
+  supervised_tick(&supervisor->launcher, stage, before);
+  assert_true(!stage->ending && stage->state == PLM_STAGE_STOPPED && stage->kill_ms == 0);
+  /* it keeps the deadline that it has already */
+  stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  stage->gang = &supervisor->gang;
+  supervisor->gang.log_pid = NOBODY;
+  stage->kill_ms = before + 60000;
+  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
+  assert_int_equal(stage->kill_ms, before + 60000);
+}
+
+/* What does not end in time is killed each second, which is said once. */
+static void what_does_not_end_is_killed(void **state)
+{
+  static const char *const says[] = {
+      "plm-pipeline: packer.0 did not stop in time; killing it\n",
+      "plm-pipeline: trainer.0 left processes behind; killing them\n"};
+  struct plm_supervisor *supervisor = *state;
+  for (int ending = 0; ending < 2; ending++) {
+    struct supervised *stage = supervisor_case_add(
+        supervisor, ending ? PLM_KIND_TRAINER : PLM_KIND_PACKER, PLM_STAGE_STOPPING);
+    if (ending) stage->gang = &supervisor->gang;
+    supervisor->gang.log_pid = NOBODY;
+    stage->ending = ending == 1;
+    stage->kill_ms = 5000;
+    for (int64_t now_ms = 4999; now_ms <= 6000; now_ms += now_ms == 4999 ? 1 : 1000) {
+      captured_begin(STDERR_FILENO);
+      supervised_tick(&supervisor->launcher, stage, now_ms);
+      assert_string_equal(captured_end(), now_ms == 5000 ? says[ending] : "");
+      assert_int_equal(stage->killed_by_us, now_ms >= 5000);
+      assert_int_equal(stage->kill_ms, now_ms < 5000 ? 5000 : now_ms + 1000);
+    }
+  }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(a_stage_has_the_settings_time_and_its_own),
-      TEST(a_stage_without_a_process_has_stopped),
-      TEST(it_is_killed_when_its_time_is_up),
-      TEST(killing_takes_effect_at_once),
+      TEST(a_stage_has_the_settings_time_and_its_own), TEST(a_stage_without_a_process_has_stopped),
+      TEST(it_is_killed_when_its_time_is_up),          TEST(killing_takes_effect_at_once),
+      TEST(its_end_waits_for_the_writer_of_its_log),   TEST(what_does_not_end_is_killed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

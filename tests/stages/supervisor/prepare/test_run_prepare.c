@@ -232,6 +232,10 @@ static void only_a_checkpoint_of_the_run_is_resumed(void **state)
   snprintf(own, sizeof own, "%s/./step_00000100", in(run, PLM_RUN_CHECKPOINTS));
   must_work(inspect("seed: 1\n", PLM_RESUME_PATH, own, &prepared, &error), &error);
   finds(&prepared, true, false, 100);
+  assert_int_equal(symlink("loop", in(run, "loop")), 0);
+  assert_int_equal(inspect("seed: 1\n", PLM_RESUME_PATH, in(run, "loop"), &prepared, &error),
+                   PLM_IO);
+  assert_non_null(strstr(error.what, "/loop: Too many levels of symbolic links"));
   static const char *const wrong[] = {"step_00000100", "step_00000300", "step_00000400"};
   static const char *const what[] = {"is not a checkpoint of this run",
                                      "is not a checkpoint of this run",
