@@ -23,8 +23,8 @@ diff listed out || fail "the list is another one with --verify"
 rm -r run/checkpoints/step_00000002 # retention
 expect 0 verify 3
 proved 3 'step 0' 4
-expect 1 verify 7
-says err 'run has no checkpoint that contains step 7$'
+expect 2 verify 7
+says err "^plm-pipeline: --step 7 is beyond the run's last step, 6\$"
 
 # ---- what was changed afterwards ----
 cp -r run other
