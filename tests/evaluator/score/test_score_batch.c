@@ -1,0 +1,40 @@
+/* How many windows a batch takes. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include "evaluator/score/score_batch.h"
+#include "tests/support/cases/inference_case.h"
+
+enum { L = 32, CHUNKS = 3 };
+
+/* Windows of a chunk's length fill a chunk each. */
+static void a_batch_has_the_models_chunks(void **state)
+{
+  static int32_t window[L];
+  struct inference_case c;
+  struct plm_score_batch *batch;
+  uint32_t count;
+  (void)state;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, CHUNKS);
+  for (int i = 0; i < L; i++) window[i] = c.inference.tokenizer->first_random;
+  assert_int_equal(plm_score_batch_open(&c.inference, L, &batch, NULL), PLM_OK);
+  for (int again = 0; again < 2; again++) {
+    for (uint32_t i = 0; i <= CHUNKS; i++) {
+      const struct plm_score_job job = {.kind = PLM_JOB_PLACE, .first = i, .row_count = 1};
+      plm_score_batch_places(batch)[0] = i;
+      assert_int_equal(plm_score_batch_add(batch, window, &job), i < CHUNKS);
+    }
+    const struct plm_score_job *jobs = plm_score_batch_jobs(batch, &count);
+    assert_int_equal(count, CHUNKS);
+    for (uint32_t i = 0; i < CHUNKS; i++)
+      assert_true(jobs[i].first == i && jobs[i].row_count == 1 && jobs[i].places[0] == i);
+    plm_score_batch_reset(batch);
+  }
+  plm_score_batch_close(batch);
+  inference_case_close(&c);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_batch_has_the_models_chunks)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
