@@ -33,12 +33,16 @@ static void ends_the_same(const struct trainer_scene *scene)
   }
 }
 
+static const struct plm_run_pulse *pulse; /* what it says in the first step is looked for */
+static bool says_first;
 static bool stops_in_micro_batch;
 static void (*true_zero)(struct plm_ops *ops, void *x, size_t bytes);
 
 /* A stop signal comes with the first memory that is set to zero in the second step. */
 static void zero(struct plm_ops *ops, void *x, size_t bytes)
 {
+  if (pulse != NULL && trainer_scene_hook.decisions == 0)
+    says_first |= strstr(pulse->doing, "computing the first step (1 of 4 micro-batches)") != NULL;
   if (stops_in_micro_batch && trainer_scene_hook.decisions == 1) plm_stop_requested = SIGTERM;
   true_zero(ops, x, bytes);
 }
@@ -71,6 +75,24 @@ static void copies_follow_the_computation(void **state)
   scene.trainer.ops->copies_follow = follow;
   assert_int_equal(trainer_scene_run(&scene, &error), PLM_OK);
   assert_true(follows);
+  trainer_scene_close(&scene);
+  plm_config_deinit(&scene.config);
+}
+
+/* The first step may take long, so it is told how far it is. */
+static void the_first_step_is_told(void **state)
+{
+  (void)state;
+  struct trainer_scene scene;
+  struct plm_error error;
+  make(&scene, "");
+  assert_int_equal(trainer_scene_open(&scene, 1, &error), PLM_OK);
+  true_zero = scene.trainer.ops->zero;
+  scene.trainer.ops->zero = zero;
+  pulse = &scene.trainer.pulse;
+  assert_int_equal(trainer_scene_run(&scene, &error), PLM_OK);
+  pulse = NULL;
+  assert_true(says_first);
   trainer_scene_close(&scene);
   plm_config_deinit(&scene.config);
 }
@@ -307,6 +329,7 @@ int main(void)
       cmocka_unit_test(a_gang_of_one),
       cmocka_unit_test(tuning_ends),
       cmocka_unit_test(copies_follow_the_computation),
+      cmocka_unit_test(the_first_step_is_told),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

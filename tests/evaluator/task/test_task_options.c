@@ -193,6 +193,8 @@ static void values_that_cannot_be_read(void **state)
       {&plm_task_score, SCORE "--per-position", ALL "offset gaps color masking"},
       {&plm_task_score, "--checkpoint C --assays A --reference R --scores S",
        ALL "max-variants masking"},
+      {&plm_task_probe, "--checkpoint C table.csv --target t", ALL "alpha task pooling"},
+      {&plm_task_probe, "--checkpoint C folder --task contacts", ALL "train"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     for (const char *option = rows[i].options; *option != '\0';) {
@@ -209,6 +211,41 @@ static void values_that_cannot_be_read(void **state)
   task_line_end();
 }
 
+/* Values at both ends of their ranges come as far as the model, which is missing. */
+static void values_at_the_ends_are_taken(void **state)
+{
+  (void)state;
+#define EVALUATE "--checkpoint /none --corpus D --"
+#define GENERATE "--checkpoint /none --output /none/o --"
+  static const struct {
+    const struct plm_program *task;
+    const char *begin, *values;
+  } rows[] = {
+      {&plm_task_evaluate, EVALUATE, "elbo-rates 1"},
+      {&plm_task_evaluate, EVALUATE, "elbo-rates 64"},
+      {&plm_task_evaluate, EVALUATE, "random-fraction 1"},
+      {&plm_task_evaluate, EVALUATE, "keep-fraction 0"},
+      {&plm_task_evaluate, EVALUATE, "keep-fraction 1"},
+      {&plm_task_evaluate, EVALUATE, "mask-rate 1"},
+      {&plm_task_evaluate, EVALUATE, "max-tokens 0"},
+      {&plm_task_evaluate, EVALUATE, "seed 0"},
+      {&plm_task_generate, GENERATE, "temperature 0"},
+      {&plm_task_generate, GENERATE, "temperature 1000000"},
+      {&plm_task_generate, GENERATE, "top-p 1"},
+      {&plm_task_generate, GENERATE, "seed 18446744073709551615"},
+      {&plm_task_probe, "--checkpoint /none table.csv --target t --", "alpha 1e12"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char line[200];
+    struct plm_error error = {0};
+    snprintf(line, sizeof line, "%s%s", rows[i].begin, rows[i].values);
+    const plm_status status = task_line_run(rows[i].task, line, &error);
+    if (status != PLM_NOT_FOUND || strcmp(error.what, "there is no such folder") != 0)
+      fail_msg("%s: %d, %s", line, (int)status, error.what);
+  }
+  task_line_end();
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -218,6 +255,7 @@ int main(void)
       cmocka_unit_test(other_words_are_refused),
       cmocka_unit_test(npy_headers_hold_any_shape),
       cmocka_unit_test(values_that_cannot_be_read),
+      cmocka_unit_test(values_at_the_ends_are_taken),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
