@@ -144,12 +144,11 @@ plm_status plm_profile_head_read(FILE *file, cJSON **head, struct plm_error *err
 static plm_status take_line(struct plm_profile_events *events, char *line, bool *last,
                             struct plm_error *error)
 {
-  size_t length = strcspn(line, "\n");
+  const size_t length = strcspn(line, "\n");
   *last = strncmp(line, "]}", length) == 0 && length == 2;
   if (*last) return PLM_OK;
-  if (length > 0 && line[length - 1] == ',') length--;
   line[length] = '\0';
-  cJSON *item = plm_json_line(line);
+  cJSON *item = plm_json_line(line); /* a comma after it is passed over */
   if (item == NULL && plm_json_no_memory())
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for an event of a profile");
   const plm_status status = cJSON_IsObject(item)

@@ -2,6 +2,7 @@
  * were killed have left beside it. */
 #include "stages/ingest/corpus_writer.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,7 @@ static void slashes_at_the_end_do_not_count(void **state)
   struct plm_error error = {0};
   assert_int_equal(write_corpus("", false, 1, &error), PLM_USAGE);
   assert_string_equal(error.what, "--corpus needs a path of 1 to 4032 bytes");
+  assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0); /* what was not opened is not closed */
 }
 
 static void only_a_corpus_is_replaced(void **state)

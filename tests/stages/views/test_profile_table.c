@@ -1,11 +1,13 @@
 /* The table of a profile, compared as a whole, and what is said about files that are none. */
 #include "stages/views/profile_table.h"
 
+#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "stages/views/profile_events.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 
@@ -257,6 +259,22 @@ static void many_events_are_added_up(void **state)
   plm_profile_table_deinit(&table);
 }
 
+static void whole_numbers_have_a_limit(void **state)
+{
+  static const struct {
+    const char *json;
+    int64_t value;
+  } rows[] = {{"{\"n\":0}", 0},   {"{\"n\":9}", 9},     {"{\"n\":10}", -1},    {"{\"n\":9.5}", -1},
+              {"{\"n\":-1}", -1}, {"{\"n\":-0.5}", -1}, {"{\"n\":\"1\"}", -1}, {"{}", -1}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    cJSON *item = cJSON_Parse(rows[i].json);
+    assert_non_null(item);
+    assert_int_equal(plm_profile_whole(item, "n", 10), rows[i].value);
+    cJSON_Delete(item);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -267,6 +285,7 @@ int main(void)
       cmocka_unit_test(what_is_no_profile_is_refused),
       cmocka_unit_test(a_line_that_is_too_long_is_refused),
       cmocka_unit_test(many_events_are_added_up),
+      cmocka_unit_test(whole_numbers_have_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
