@@ -293,6 +293,14 @@ static void objectives_need_kinds(void **state)
                    PLM_CONFIG);
   assert_int_equal(plm_label_check_columns(PLM_TASK_CLASSIFICATION, several, 2, &schema, "a", NULL),
                    PLM_CONFIG);
+  static const char *const numbers[] = {"stability", "stability"};
+  assert_int_equal(plm_label_check_columns(PLM_TASK_REGRESSION, numbers, 2, &schema, "a", NULL),
+                   PLM_OK);
+  /* two classes of residues are no answers */
+  free(schema.columns[2].classes[2]);
+  schema.columns[2].class_count = 2;
+  assert_int_equal(plm_label_check_columns(PLM_TASK_MULTILABEL, &names[2], 1, &schema, "a", NULL),
+                   PLM_CONFIG);
   /* one that is trained on needs two classes, unless each is an answer of its own */
   const struct plm_label_schema *schemas[] = {&schema};
   const char *const paths[] = {"a.corpus"};
@@ -331,6 +339,8 @@ static void sources_share_one_normalisation(void **state)
   assert_int_equal(plm_label_choose(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas,
                                     paths, 2, &choice, NULL),
                    PLM_OK);
+  assert_memory_equal(choice.columns[0].labels, ((uint64_t[]){50, 6, 4}),
+                      PLM_PROOF_SPLITS * sizeof(uint64_t));
   assert_float_equal(choice.mean[0], 2.25, 1e-12);
   assert_float_equal(choice.deviation[0], sqrt((40 * (4 + 1) + 10 * (1 + 16)) / 50.0), 1e-12);
   plm_label_choice_deinit(&choice);
