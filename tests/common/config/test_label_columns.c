@@ -42,6 +42,10 @@ static void columns_are_chosen(void **state)
   assert_int_equal(plm_config_choose_labels(&config, schemas, &choice, &error), PLM_CONFIG);
   assert_string_equal(error.what, "corpus two has no labels");
   assert_string_equal(error.where, "trainer.labels");
+  schemas[0] = NULL;
+  assert_int_equal(plm_config_choose_labels(&config, schemas, &choice, &error), PLM_CONFIG);
+  assert_string_equal(error.what, "corpus one has no labels");
+  schemas[0] = &schema;
   free(more.columns[0].name);
   more.columns[0].name = strdup("other");
   schemas[1] = &more;
