@@ -103,7 +103,10 @@ static void descriptions_are_read(void **state)
            "family}\n",
            folder);
   load(yaml, &config);
+  memset(&choice, 0xff, sizeof choice); /* nothing is left of what was there */
   assert_int_equal(plm_config_read_labels(&config, &choice, &error), PLM_NOT_FOUND);
+  assert_true(choice.task == 0 && choice.outputs == 0 && choice.column_count == 0);
+  assert_true(choice.columns == NULL && choice.mean == NULL && choice.deviation == NULL);
   assert_string_equal(error.what, "/nowhere is not a corpus: it has no corpus.json");
   plm_config_deinit(&config);
   load("corpus: null\ntrainer: {objective: classification, labels: family}\n", &config);
