@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "common/base/log/log.h"
+#include "common/feed/feed_machine.h"
+#include "common/feed/feed_ranges.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 
@@ -124,6 +126,28 @@ static void an_empty_window_is_left(void **state)
   assert_int_equal(feed->windows->requested, 0);
 }
 
+/* What was checked is counted, and a false answer is not. */
+static void true_answers_are_counted(void **state)
+{
+  (void)state;
+  for (uint64_t n = 1; n <= 3; n++) {
+    const bool truth = n < 3;
+    struct feed_range range = {.state = RANGE_CHECKING, .first = 4, .count = 2, .bytes = 10};
+    struct feed_job job = {.first = 4, .count = 2, .real_tokens = 7, .packer_id = 9};
+    zmq_msg_init(&job.payload);
+    feed_ranges_checked(feed, &range, &job, truth);
+    assert_int_equal(range.state, truth ? RANGE_READY : RANGE_WANTED);
+    assert_int_equal(range.packer_id, truth ? 9 : 0);
+    assert_int_equal(feed->counters.chunks, 2 * (truth ? n : 2));
+    assert_int_equal(feed->counters.real_tokens, 7 * (truth ? n : 2));
+    assert_int_equal(feed->counters.bytes, 10 * (truth ? n : 2));
+    zmq_msg_close(&job.payload);
+    if (truth) zmq_msg_close(&range.payload);
+  }
+  feed_machine_lost(feed, NOW + 5);
+  assert_int_equal(feed->now_ms, NOW + 5); /* each call says what time it is */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -133,6 +157,7 @@ int main(void)
       TEST(the_place_is_counted_to),
       TEST(the_place_may_be_in_a_later_window),
       TEST(an_empty_window_is_left),
+      TEST(true_answers_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
