@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plan/assemble.h"
 #include "common/plan/trace.h"
 #include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/written_corpus.h"
@@ -66,6 +67,37 @@ static struct plm_trace *trace_open(const struct run *run, struct plm_advance *a
   struct plm_trace *trace;
   assert_int_equal(plm_trace_open(&from, advance, &trace, NULL), PLM_OK);
   return trace;
+}
+
+/* The tokens of the first chunk of a window and of the last one are those of the window. */
+static void tokens_are_those_of_the_window(void **state)
+{
+  (void)state;
+  struct run run = run_open("tokens", PLM_SAMPLING_DOCUMENTS);
+  struct plm_trace *trace = trace_open(&run, NULL);
+  struct plm_window window = {0};
+  uint64_t g = 0;
+  for (uint64_t w = 0; w < plm_plan_windows(run.plan); w++) {
+    corpus_window(run.corpus, PLM_SPLIT_TRAIN, run.plan, 0, w, &window);
+    const size_t bytes = plm_assemble_bytes(run.plan, &window), chunk = bytes / window.chunks;
+    uint8_t *expected = malloc(bytes);
+    assert_non_null(expected);
+    assert_int_equal(
+        plm_assemble_window(run.cursor, PLM_SPLIT_TRAIN, run.plan, &window, expected, NULL),
+        PLM_OK);
+    for (uint32_t c = 0; c<window.chunks; c += window.chunks> 1 ? window.chunks - 1 : 1) {
+      struct plm_traced_chunk traced;
+      const void *tokens;
+      assert_int_equal(plm_trace_chunk(trace, g + c, &traced, NULL), PLM_OK);
+      assert_int_equal(plm_trace_tokens(trace, &tokens, NULL), PLM_OK);
+      assert_memory_equal(tokens, expected + c * chunk, chunk);
+    }
+    g += window.chunks;
+    free(expected);
+  }
+  plm_trace_close(trace);
+  plm_window_deinit(&window);
+  run_close(&run);
 }
 
 static void check_epochs(const struct run *run)
@@ -180,6 +212,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_follow_the_epochs),
+      cmocka_unit_test(tokens_are_those_of_the_window),
       cmocka_unit_test(jumps_are_reported),
       cmocka_unit_test(a_lack_of_memory_is_said),
   };
