@@ -267,6 +267,10 @@ static void the_workspace_grows(void **state)
   (void)state;
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
   struct plm_cpu *cpu = plm_cpu_of(ops);
+  void *host;
+  assert_int_equal(ops->allocate_host(ops, 100, &host, NULL), PLM_OK);
+  memset(host, 1, 100);
+  ops->release_host(ops, host); /* memory of the host is the backend's as well */
   void *first = plm_cpu_workspace(cpu, 1000);
   assert_non_null(first);
   assert_ptr_equal(plm_cpu_workspace(cpu, 1000), first);
