@@ -124,8 +124,8 @@ bool plm_proof_range_valid(const struct plm_proof_range *range);
 /* The number of nodes of the path of a valid range: at most PLM_PROOF_PATH. */
 size_t plm_proof_path_size(const struct plm_proof_range *range);
 
-/* A tree without nodes [begin, end), which are not read: only for the path of these. PLM_NO_MEMORY.
- */
+/* A tree without nodes [begin, end), which are not read: only for paths of ranges that contain
+ * them. PLM_NO_MEMORY. */
 plm_status plm_proof_tree_open_without(const struct plm_proof_node *nodes,
                                        const struct plm_proof_range *without,
                                        struct plm_proof_tree **tree, struct plm_error *error);

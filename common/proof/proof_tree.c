@@ -8,6 +8,7 @@
  * number is taken over as it is. */
 struct plm_proof_tree {
   uint64_t count;
+  uint64_t without_begin, without_end; /* of level 0: not known; equal if all are */
   unsigned levels;
   uint64_t first[PLM_PROOF_LEVELS + 1]; /* of a level in nodes */
   struct plm_proof_node nodes[];
@@ -57,8 +58,12 @@ static plm_status tree_open(enum plm_proof_kind kind, const struct plm_proof_nod
                          (unsigned long long)count);
   opened->count = count;
   opened->levels = levels;
+  opened->without_begin = without->begin;
+  opened->without_end = without->end;
   memcpy(opened->first, first, sizeof first);
-  memcpy(opened->nodes, nodes, (size_t)count * sizeof *nodes);
+  memcpy(opened->nodes, nodes, (size_t)without->begin * sizeof *nodes);
+  memcpy(opened->nodes + without->end, nodes + without->end,
+         (size_t)(count - without->end) * sizeof *nodes);
   const plm_status status = join_levels(opened, kind, without, error);
   if (status != PLM_OK)
     free(opened);
@@ -118,6 +123,8 @@ size_t plm_proof_tree_path(const struct plm_proof_tree *tree, uint64_t begin, ui
   const struct plm_proof_range range = {begin, end, tree->count};
   struct proof_subtree subtrees[PLM_PROOF_PATH];
   PLM_ASSERT(plm_proof_range_valid(&range));
+  PLM_ASSERT(tree->without_begin == tree->without_end ||
+             (begin <= tree->without_begin && tree->without_end <= end));
   size_t size = proof_subtrees_left(&range, subtrees);
   size += proof_subtrees_right(&range, subtrees + size);
   for (size_t i = 0; i < size; i++)

@@ -324,31 +324,6 @@ static void blocks_of_a_long_sequence_are_proved(void **state)
   }
 }
 
-/* A tree without some nodes has the paths of these. The missing nodes are not read. */
-static void a_tree_without_nodes_has_their_path(void **state)
-{
-  enum { MOST = 40 };
-  struct plm_proof_node nodes[MOST], some[MOST], path[PLM_PROOF_PATH], found[PLM_PROOF_PATH];
-  (void)state;
-  for (uint32_t i = 0; i < MOST; i++) nodes[i] = proof_case_node(PLM_PROOF_PLAIN, i + 1);
-  for (uint64_t count = 1; count <= MOST; count++)
-    for (uint64_t begin = 0; begin < count; begin++)
-      for (uint64_t end = begin + 1; end <= count; end++) {
-        const struct plm_proof_range range = {begin, end, count};
-        struct plm_proof_tree *whole, *tree;
-        memcpy(some, nodes, sizeof some);
-        memset(some + begin, 0xee, (end - begin) * sizeof *some);
-        assert_int_equal(plm_proof_tree_open(PLM_PROOF_PLAIN, nodes, count, &whole, NULL), PLM_OK);
-        assert_int_equal(plm_proof_tree_open_without(some, &range, &tree, NULL), PLM_OK);
-        const size_t size = plm_proof_tree_path(whole, begin, end, path);
-        assert_int_equal(plm_proof_tree_path(tree, begin, end, found), size);
-        for (size_t i = 0; i < size; i++)
-          assert_memory_equal(found[i].hash, path[i].hash, sizeof path[i].hash);
-        plm_proof_tree_close(whole);
-        plm_proof_tree_close(tree);
-      }
-}
-
 /* Up to 256 blocks are hashed beside others, pieces with two siblings on each level; more are
  * hashed alone. */
 static void many_blocks_are_proved(void **state)
@@ -457,7 +432,6 @@ int main(void)
       cmocka_unit_test(sums_that_do_not_fit_are_refused),
       cmocka_unit_test(blocks_of_a_long_sequence_are_proved),
       cmocka_unit_test(many_blocks_are_proved),
-      cmocka_unit_test(a_tree_without_nodes_has_their_path),
       cmocka_unit_test(a_leaf_in_a_group_is_proved),
       cmocka_unit_test(every_field_is_in_the_fingerprint),
       cmocka_unit_test(blocks_of_a_long_sequence_are_its_own),
