@@ -7,6 +7,7 @@
 #include "common/wire/data.h"
 #include "common/wire/message.h"
 #include "common/wire/tables.h"
+#include "common/wire/token_bits.h"
 #include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/proven_split.h"
 #include "tests/support/harness/fuzz_seed.h"
@@ -176,7 +177,7 @@ static const struct scene *scene_of(int which)
 }
 
 /* The first byte says which chunk comes first; all up to the last are asked for. */
-static void data(const uint8_t *bytes, size_t size, int which)
+static plm_status check_data(const uint8_t *bytes, size_t size, int which)
 {
   const struct scene *scene = scene_of(which);
   const struct plm_window *window = &scene->window;
@@ -189,7 +190,6 @@ static void data(const uint8_t *bytes, size_t size, int which)
                                        .offset = scene->offset};
   struct plm_data_scratch scratch = {0};
   struct plm_error error;
-  if (size == 0) return;
   const uint32_t first = bytes[0] % window->chunks;
   const plm_status status =
       plm_data_check(&known, first, window->chunks - first, bytes + 1, size - 1, &scratch, &error);
@@ -197,6 +197,18 @@ static void data(const uint8_t *bytes, size_t size, int which)
   PLM_ASSERT(status == PLM_OK || status == PLM_CORRUPT || status == PLM_PROTOCOL);
   if (status == PLM_OK)
     PLM_ASSERT(memcmp(bytes + 1, scene->chunks + scene->offset[first], size - 1) == 0);
+  return status;
+}
+
+/* In each form that the processor has, with the same result. */
+static void data(const uint8_t *bytes, size_t size, int which)
+{
+  if (size == 0) return;
+  (void)plm_token_bits_limit(PLM_BITS_PORTABLE);
+  const plm_status expected = check_data(bytes, size, which);
+  for (int form = PLM_BITS_PORTABLE + 1; form < PLM_BITS_FORMS; form++)
+    if (plm_token_bits_limit((enum plm_token_bits_form)form))
+      PLM_ASSERT(check_data(bytes, size, which) == expected);
 }
 
 /* What is accepted is true, in whatever form it came. */

@@ -169,6 +169,20 @@ static void windows_prove_themselves(void **state)
   }
 }
 
+/* So many that they do not wait together until all are there, although they have few residues. */
+static void many_short_documents_prove_their_pieces(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s, "short", &(struct written_corpus){PLM_TOKENIZER_ESM, {512, 0, 0}, 200, 0, false});
+  for (int truncate = 0; truncate < 3; truncate++) {
+    struct plm_plan *plan = open_plan(&s, PLM_SPLIT_TRAIN, (enum plm_truncate)truncate, 64);
+    assert_true(check_window(&s, PLM_SPLIT_TRAIN, plan, 0) > 2 * EVIDENCE_DOCUMENTS);
+    plm_plan_close(plan);
+  }
+  end(&s);
+}
+
 /* The documents of two splits have the same numbers, but other sequences. */
 static void evidence_is_of_the_split(void **state)
 {
@@ -222,6 +236,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(windows_prove_themselves),
+      cmocka_unit_test(many_short_documents_prove_their_pieces),
       cmocka_unit_test(evidence_is_of_the_split),
       cmocka_unit_test(a_window_that_is_not_there_is_an_error),
       cmocka_unit_test(a_window_may_fill_its_memory),

@@ -288,10 +288,13 @@ static void each_of_many_chunks_is_checked(void **state)
     assert_true(chunks > 200);
     if (check(&scene, 0, chunks, &error) != PLM_OK) fail_msg("way %d: %s", way, error.what);
     for (uint32_t c = 0; c < chunks; c += 5) {
-      uint8_t *last = &scene.payload[scene.offset[c + 1] - 1];
-      *last ^= 0x10;
+      char expected[200];
+      const size_t last = scene.offset[c + 1] - scene.offset[c] - 1;
+      scene.payload[scene.offset[c] + last] ^= 0x10;
       assert_int_equal(check(&scene, 0, chunks, &error), PLM_CORRUPT);
-      *last ^= 0x10;
+      scene.payload[scene.offset[c] + last] ^= 0x10;
+      say_false(expected, c, owner_of(&scene, c, 8 * last + 4));
+      assert_string_equal(error.what, expected);
     }
     scene_close(&scene);
   }
@@ -441,7 +444,7 @@ static void a_lack_of_memory_is_said(void **state)
   const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_SPLIT, 64);
   struct scene scene;
   scene_open(&scene, &p, few, FEW);
-  failing_memory_try(check_anew, &scene, 2);
+  failing_memory_try(check_anew, &scene, 4);
   scene_close(&scene);
 }
 
