@@ -42,6 +42,7 @@ struct plm_data_extent plm_data_extent(uint32_t max_length, const struct plm_win
     if (document->tokens == (uint64_t)document->residues + 2) continue; /* most are whole */
     plm_data_piece(document, &piece);
     extent.tokens += piece.before + piece.after;
+    extent.block_tokens += piece.end - piece.begin + piece.before + piece.after;
     extent.path_bytes += (uint64_t)piece.path * PLM_PROOF_HASH_BYTES;
   }
   return extent;
@@ -307,21 +308,28 @@ enum { CHUNKS_AT_ONCE = 128, TOKENS_AT_ONCE = 128 << 10 };
 struct some {
   uint32_t first, count;
   size_t tokens; /* with those of the evidence */
+  size_t pieces; /* tokens of the blocks of pieces */
 };
 
 static struct some some_chunks(const struct plm_data_known *known, uint32_t first, uint32_t end)
 {
   struct some some = {.first = first};
-  while (first + some.count < end && some.count < CHUNKS_AT_ONCE && some.tokens < TOKENS_AT_ONCE)
-    some.tokens += plm_data_extent(known->max_length, known->window, first + some.count++).tokens;
+  while (first + some.count < end && some.count < CHUNKS_AT_ONCE && some.tokens < TOKENS_AT_ONCE) {
+    const struct plm_data_extent extent =
+        plm_data_extent(known->max_length, known->window, first + some.count++);
+    some.tokens += extent.tokens;
+    some.pieces += extent.block_tokens;
+  }
   return some;
 }
 
-static plm_status reserve(struct plm_data_scratch *scratch, size_t token_bytes, size_t documents,
-                          struct plm_error *error)
+static plm_status reserve(struct plm_data_scratch *scratch, const struct some *some,
+                          uint32_t token_bytes, size_t documents, struct plm_error *error)
 {
-  PLM_TRY(data_reserve((void **)&scratch->tokens, &scratch->tokens_bytes, token_bytes, error));
-  PLM_TRY(data_reserve((void **)&scratch->pieces, &scratch->pieces_bytes, token_bytes, error));
+  PLM_TRY(data_reserve((void **)&scratch->tokens, &scratch->tokens_bytes,
+                       some->tokens * token_bytes, error));
+  PLM_TRY(data_reserve((void **)&scratch->pieces, &scratch->pieces_bytes,
+                       some->pieces * token_bytes, error));
   PLM_TRY(data_reserve((void **)&scratch->found, &scratch->found_bytes,
                        documents * sizeof *scratch->found, error));
   return data_reserve((void **)&scratch->parts, &scratch->parts_bytes,
@@ -336,7 +344,7 @@ static plm_status check_some(const struct plm_data_known *known, const struct so
   const uint32_t *begin = known->window->chunk_begin + some->first;
   const size_t documents = begin[some->count] - begin[0];
   struct unpacked chunks[CHUNKS_AT_ONCE];
-  PLM_TRY(reserve(scratch, some->tokens * token_bytes, documents, error));
+  PLM_TRY(reserve(scratch, some, token_bytes, documents, error));
   uint8_t *tokens = scratch->tokens, *pieces = scratch->pieces;
   for (uint32_t i = 0; i < some->count; i++) {
     const uint32_t c = some->first + i;

@@ -36,9 +36,10 @@ struct plm_data_piece {
 };
 void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_piece *piece);
 
-/* The tokens of a chunk with those that prove its pieces, and the bytes of their paths. */
+/* The tokens of a chunk with those that prove its pieces, the tokens of the blocks that contain its
+ * pieces, and the bytes of their paths. */
 struct plm_data_extent {
-  uint64_t tokens, path_bytes;
+  uint64_t tokens, block_tokens, path_bytes;
 };
 struct plm_data_extent plm_data_extent(uint32_t max_length, const struct plm_window *window,
                                        uint32_t chunk);

@@ -48,6 +48,8 @@ static void pieces_say_what_proves_them(void **state)
     const struct plm_data_extent extent = plm_data_extent(4096, &window, 0);
     assert_int_equal(extent.tokens, 4096 + expected->before + expected->after);
     assert_int_equal(extent.path_bytes, 32 * expected->path);
+    const uint64_t blocks = expected->before + expected->end - expected->begin + expected->after;
+    assert_int_equal(extent.block_tokens, expected->whole ? 0 : blocks);
   }
 }
 
