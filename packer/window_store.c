@@ -6,11 +6,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/alloc.h"
 #include "common/base/process/thread.h"
+#include "common/base/process/wake.h"
 #include "packer/store_plan.h"
 
 enum {
@@ -71,16 +71,7 @@ int window_store_wake(const struct window_store *store)
 
 void window_store_woken(struct window_store *store)
 {
-  uint64_t count;
-  const ssize_t ignored = read(store->wake, &count, sizeof count);
-  (void)ignored; /* it fails if nobody has called wake() */
-}
-
-static void window_store_signal(struct window_store *store)
-{
-  const uint64_t one = 1;
-  const ssize_t ignored = write(store->wake, &one, sizeof one);
-  (void)ignored; /* it only fails if the counter is full, and then the descriptor is readable */
+  plm_wake_clear(store->wake);
 }
 
 /* ---- buffers ------------------------------------------------------------------------------ */
@@ -101,7 +92,7 @@ static void buffer_back(struct packed_window *packed)
   }
   pthread_mutex_unlock(&store->mutex);
   if (!keep) packed_window_free(packed);
-  window_store_signal(store); /* another window may have memory now */
+  plm_wake(store->wake); /* another window may have memory now */
 }
 
 static struct packed_window *acquire_buffer(struct window_store *store)
@@ -273,7 +264,7 @@ static void *window_store_work(void *argument)
       pthread_cond_wait(&store->work, &store->mutex);
       continue;
     }
-    window_store_signal(store);
+    plm_wake(store->wake);
   }
   pthread_mutex_unlock(&store->mutex);
   return NULL;
@@ -423,13 +414,11 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
   struct window_store *made = plm_alloc_zeroed(1, sizeof *made);
   made->corpus = corpus;
   plm_corpus_share_labels(corpus, STORE_LABELS_LIMIT);
-  made->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   pthread_mutex_init(&made->mutex, NULL);
   pthread_cond_init(&made->work, NULL);
   for (int i = 0; i < STORE_PLANS; i++) pthread_mutex_init(&made->plans[i].lock, NULL);
   made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
-  plm_status status = PLM_OK;
-  if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
+  plm_status status = plm_wake_open(&made->wake, error);
   if (status == PLM_OK) status = proven_groups_open(corpus, &made->proven, error);
   for (unsigned i = 0; i < made->worker_count && status == PLM_OK; i++) {
     struct worker *worker = &made->workers[i];

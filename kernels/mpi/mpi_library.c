@@ -126,7 +126,6 @@ static void close_engine(struct plm_collective *collective)
 static struct plm_mpi *new_engine(plm_collective_say say)
 {
   struct plm_mpi *mpi = calloc(1, sizeof *mpi);
-  pthread_condattr_t attributes;
   if (mpi == NULL) return NULL;
   *mpi = (struct plm_mpi){
       .base = {.name = "mpi",
@@ -147,10 +146,7 @@ static struct plm_mpi *new_engine(plm_collective_say say)
   };
   mpi->queue_end = &mpi->queue;
   pthread_mutex_init(&mpi->mutex, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&mpi->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  plm_condition_init(&mpi->changed);
   return mpi;
 }
 

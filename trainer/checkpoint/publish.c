@@ -193,11 +193,7 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
     publish_release(publisher);
     return status;
   }
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&publisher->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  plm_condition_init(&publisher->changed);
   pthread_mutex_init(&publisher->mutex, NULL);
   status = plm_thread_start(&publisher->thread, "publisher", writer, publisher, error);
   if (status != PLM_OK) {

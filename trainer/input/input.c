@@ -154,11 +154,7 @@ static void *input_run(void *context)
 
 static plm_status start_thread(struct plm_input *input, struct plm_error *error)
 {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&input->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  plm_condition_init(&input->changed);
   pthread_mutex_init(&input->mutex, NULL);
   PLM_TRY(plm_thread_start(&input->thread, "input", input_run, input, error));
   input->started = true;

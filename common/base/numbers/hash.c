@@ -94,6 +94,11 @@ bool plm_hash_equal(struct plm_hash a, struct plm_hash b)
   return a.low == b.low && a.high == b.high;
 }
 
+bool plm_hash_known(struct plm_hash hash)
+{
+  return hash.low != 0 || hash.high != 0;
+}
+
 void plm_hash_to_hex(struct plm_hash hash, char hex[PLM_HASH_HEX_SIZE])
 {
   snprintf(hex, PLM_HASH_HEX_SIZE, "%016llx%016llx", (unsigned long long)hash.high,

@@ -28,6 +28,8 @@ struct plm_hash plm_hash_bytes(const void *bytes, size_t size);
 uint64_t plm_hash64_bytes(const void *bytes, size_t size); /* XXH3-64 */
 uint32_t plm_hash32_name(const char *name);                /* XXH32(name, seed 0) */
 bool plm_hash_equal(struct plm_hash a, struct plm_hash b);
+/* Whether it is not zero, which stands for a hash that is not known. */
+bool plm_hash_known(struct plm_hash hash);
 
 void plm_hash_to_hex(struct plm_hash hash, char hex[PLM_HASH_HEX_SIZE]);
 /* PLM_FORMAT if hex is not exactly 32 lower-case hex digits. */

@@ -1,9 +1,10 @@
-/* Starting a thread. */
+/* Starting a thread, and a condition variable. */
 #include "common/base/process/thread.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 enum { NAME_SIZE = 16 }; /* the kernel's limit, with the terminator */
 
@@ -37,4 +38,13 @@ plm_status plm_thread_start(pthread_t *thread, const char *name, void *(*body)(v
   }
   errno = failed;
   return plm_error_errno(error, "cannot start the thread \"%s\"", name);
+}
+
+void plm_condition_init(pthread_cond_t *condition)
+{
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
 }

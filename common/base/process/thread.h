@@ -1,4 +1,4 @@
-/* Starting a thread. Every module starts its threads this way. */
+/* Starting a thread, and a condition variable. Every module does both this way. */
 #ifndef PLM_COMMON_BASE_PROCESS_THREAD_H
 #define PLM_COMMON_BASE_PROCESS_THREAD_H
 
@@ -16,5 +16,8 @@
  * Errors: what pthread_create says; *thread is then unspecified. */
 plm_status plm_thread_start(pthread_t *thread, const char *name, void *(*body)(void *context),
                             void *context, struct plm_error *error);
+
+/* Initialises a condition variable whose waits have deadlines of the monotonic clock. */
+void plm_condition_init(pthread_cond_t *condition);
 
 #endif

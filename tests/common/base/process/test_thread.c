@@ -1,6 +1,7 @@
-/* Threads: which signals they take, their names, and what a failed start says. */
+/* Threads: which signals they take, their names, and what a failed start says; and conditions. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/process/thread.h"
 
 enum { STARTS = 500 };
@@ -129,6 +131,25 @@ static void a_start_that_fails_names_the_thread(void **state)
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* A deadline of another clock would be over at once, or never. */
+static void a_condition_waits_by_the_monotonic_clock(void **state)
+{
+  enum { WAIT_MS = 30, LONGEST_MS = 5000 };
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t condition;
+  int waited = 0;
+  (void)state;
+  plm_condition_init(&condition);
+  const int64_t begin = plm_clock_ms();
+  const struct timespec until = plm_clock_after_ms(WAIT_MS);
+  pthread_mutex_lock(&mutex);
+  while (waited == 0) waited = pthread_cond_timedwait(&condition, &mutex, &until);
+  pthread_mutex_unlock(&mutex);
+  assert_int_equal(waited, ETIMEDOUT);
+  assert_in_range(plm_clock_ms() - begin, WAIT_MS, LONGEST_MS);
+  pthread_cond_destroy(&condition);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -136,6 +157,7 @@ int main(void)
       cmocka_unit_test(a_thread_takes_no_signals_but_its_own_faults),
       cmocka_unit_test(a_thread_has_its_name),
       cmocka_unit_test(a_signal_during_a_start_goes_to_the_main_thread),
+      cmocka_unit_test(a_condition_waits_by_the_monotonic_clock),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
