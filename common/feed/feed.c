@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/alloc.h"
@@ -30,8 +29,7 @@ enum {
 static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_options *options,
                                struct plm_error *error)
 {
-  feed->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (feed->wake < 0) return plm_error_errno(error, "cannot open the feed");
+  PLM_TRY(plm_wake_open(&feed->wake, error));
   PLM_TRY(plm_plan_parameters_check(&options->plan, error));
   const size_t data_most = feed_data_most(&options->plan);
   PLM_TRY(plm_context_open(&feed->context, error));
@@ -114,7 +112,7 @@ void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const 
   for (uint32_t k = 0; k < feed->lane_count; k++)
     feed_machine_others(&feed->lanes[k], addresses, keys, count);
   pthread_mutex_unlock(&feed->mutex);
-  feed_handle_wake(feed);
+  plm_wake(feed->wake);
 }
 
 void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up)
@@ -133,26 +131,19 @@ void plm_feed_hurry(struct plm_feed *feed)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-/* The mutex is held. */
-static void seek_lane(struct plm_feed *feed, uint32_t source, enum plm_split split,
-                      const struct plm_plan_place *place)
+void plm_feed_seek(struct plm_feed *feed, uint32_t source, enum plm_split split,
+                   const struct plm_plan_place *place)
 {
   PLM_ASSERT(source < feed->lane_count);
   struct feed_state *lane = &feed->lanes[source];
+  pthread_mutex_lock(&feed->mutex);
   feed_machine_seek(lane, split, place);
   feed->set_epoch = feed->lanes[0].place.epoch;
   lane->wanted = true; /* the I/O thread may now request chunks */
   if (lane->failed.status == PLM_NOT_FOUND) lane->failed.status = PLM_OK; /* another split */
-}
-
-void plm_feed_seek(struct plm_feed *feed, uint32_t source, enum plm_split split,
-                   const struct plm_plan_place *place)
-{
-  pthread_mutex_lock(&feed->mutex);
-  seek_lane(feed, source, split, place);
   if (source == 0) feed->handed_out = 0;
   pthread_mutex_unlock(&feed->mutex);
-  feed_handle_wake(feed);
+  plm_wake(feed->wake);
 }
 
 void plm_feed_position(const struct plm_feed *feed, uint32_t source,
@@ -177,25 +168,19 @@ static int64_t wait_limit_ms(const struct plm_feed *feed)
                                                                             : feed->wait_packers_ms;
 }
 
-/* " of source 1, PATH (FINGERPRINT)"; "" without a mixture. */
-static const char *of_lane(const struct plm_feed *feed, const struct feed_state *lane)
-{
-  return feed->lane_names[lane - feed->lanes];
-}
-
 static void feed_say_waiting(const struct plm_feed *feed, const struct feed_state *lane,
                              int64_t waited_ms)
 {
   if (lane->peer_count == 0)
     plm_warning("the %s has waited %lld s for a packer%s; packers connect to %s (plm-packer "
                 "--corpus DIR --connect %s%s%s)",
-                lane->role, (long long)(waited_ms / 1000), of_lane(feed, lane), feed->bound,
+                lane->role, (long long)(waited_ms / 1000), lane->of_source, feed->bound,
                 feed->bound, feed->gate != NULL ? " --keys " : "",
                 feed->gate != NULL ? plm_gate_keys(feed->gate) : "");
   else
     plm_warning("the %s has waited %lld s for chunks%s; %u packers are connected to %s, but none "
                 "answers",
-                lane->role, (long long)(waited_ms / 1000), of_lane(feed, lane), lane->peer_count,
+                lane->role, (long long)(waited_ms / 1000), lane->of_source, lane->peer_count,
                 feed->bound);
 }
 
@@ -207,7 +192,7 @@ static plm_status check_lanes(const struct plm_feed *feed, struct plm_error *err
     if (failed->status == PLM_OK) continue;
     if (error != NULL) *error = *failed;
     if (feed->lane_count > 1 && error != NULL && error->where[0] == '\0')
-      (void)plm_error_where(error, "corpus%s", feed->lane_names[k]);
+      (void)plm_error_where(error, "corpus%s", feed->lanes[k].of_source);
     return failed->status;
   }
   return PLM_OK;
@@ -237,10 +222,10 @@ static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lan
   const int64_t waited = now - waiting->since_ms;
   if (feed->hurried && lane->peer_count == 0 && waited >= HURRIED_MS)
     return plm_error_set(error, PLM_INTERRUPTED, "interrupted, since there is no packer%s",
-                         of_lane(feed, lane));
+                         lane->of_source);
   if (waited >= wait_limit_ms(feed)) {
-    (void)plm_error_set(error, PLM_TIMEOUT, "no packer%s served the %s for %lld s",
-                        of_lane(feed, lane), lane->role, (long long)(waited / 1000));
+    (void)plm_error_set(error, PLM_TIMEOUT, "no packer%s served the %s for %lld s", lane->of_source,
+                        lane->role, (long long)(waited / 1000));
     return lane->lie[0] != '\0'
                ? plm_error_hint(error, "%s; verify its corpus: plm-pipeline corpus DIR --verify",
                                 lane->lie)
@@ -297,13 +282,9 @@ static plm_status copy_ready(struct plm_feed *feed, struct feed_state *lane,
   pthread_mutex_unlock(&feed->mutex);
   const plm_status status = feed_batch_copy(batch, *got, ready, error);
   pthread_mutex_lock(&feed->mutex);
-  if (status != PLM_OK) {
-    feed_machine_abandon(lane);
-    return status;
-  }
-  *got += ready->chunks;
-  if (feed_machine_end(lane, ready)) feed_handle_wake(feed);
-  return PLM_OK;
+  if (status == PLM_OK) *got += ready->chunks;
+  if (feed_machine_end(lane, ready, status == PLM_OK)) plm_wake(feed->wake);
+  return status;
 }
 
 /* Fills chunks of the batch up to `end` from one lane; of_epoch: unless the epoch ends before. */
@@ -334,37 +315,26 @@ static void want_chunks(struct plm_feed *feed)
     wake |= !feed->lanes[k].wanted;
     feed->lanes[k].wanted = true;
   }
-  if (wake) feed_handle_wake(feed);
+  if (wake) plm_wake(feed->wake);
 }
 
-/* The chunks of plm_feed_next. The mutex is held. */
-static plm_status dequeue_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
-                                const volatile int *stop, struct feed_batch *batch,
-                                struct plm_error *error)
+/* The chunks of plm_feed_next, or with of_epoch, those of plm_feed_next_of_epoch. The mutex is
+ * held.
+ */
+static plm_status dequeue(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                          bool of_epoch, const volatile int *stop, struct feed_batch *batch,
+                          uint32_t *got, struct plm_error *error)
 {
-  plm_status status = PLM_OK;
-  uint32_t got = 0;
-  while (status == PLM_OK && got < chunks) {
-    const uint32_t source = sources != NULL ? sources[got] : 0;
-    uint32_t end = sources != NULL ? got + 1 : chunks;
-    while (end < chunks && sources[end] == source) end++;
+  uint32_t end = 0;
+  while (*got == end && end < chunks) {
+    const uint32_t source = sources != NULL ? sources[end] : 0;
     PLM_ASSERT(source < feed->lane_count);
-    status = dequeue_chunks(feed, &feed->lanes[source], batch, &got, end, false, stop, error);
+    do end++;
+    while (end < chunks && (sources == NULL || sources[end] == source));
+    PLM_TRY(dequeue_chunks(feed, &feed->lanes[source], batch, got, end, of_epoch, stop, error));
   }
-  return status;
-}
-
-/* The chunks of plm_feed_next_of_epoch. The mutex is held. */
-static plm_status dequeue_of_epoch(struct plm_feed *feed, uint32_t *chunks,
-                                   const volatile int *stop, struct feed_batch *batch,
-                                   struct plm_error *error)
-{
-  struct feed_state *lane = &feed->lanes[0];
-  const uint32_t most = *chunks;
-  *chunks = 0;
-  const plm_status status = dequeue_chunks(feed, lane, batch, chunks, most, true, stop, error);
-  if (status == PLM_OK && *chunks == 0) feed->set_epoch = lane->place.epoch;
-  return status;
+  if (*got == 0) feed->set_epoch = feed->lanes[0].place.epoch;
+  return PLM_OK;
 }
 
 static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
@@ -374,18 +344,17 @@ static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint
   const struct feed_state *first = &feed->lanes[0];
   struct feed_batch *taken = NULL;
   struct feed_place places[PLM_MAX_SOURCES];
+  uint32_t got = 0;
   PLM_ASSERT(chunks > 0);
   pthread_mutex_lock(&feed->mutex);
   feed_lanes_places(feed, places);
   want_chunks(feed);
   plm_status status = feed_batch_acquire(&feed->batches, chunks, first->plan.max_length,
                                          first->tokenizer->token_bytes, &taken, error);
-  if (status == PLM_OK)
-    status = of_epoch ? dequeue_of_epoch(feed, &chunks, stop, taken, error)
-                      : dequeue_mixed(feed, sources, chunks, stop, taken, error);
+  if (status == PLM_OK) status = dequeue(feed, sources, chunks, of_epoch, stop, taken, &got, error);
   if (status == PLM_OK) {
-    *batch = feed_batch_view(taken, chunks, feed->handed_out);
-    feed->handed_out += chunks;
+    *batch = feed_batch_view(taken, got, feed->handed_out);
+    feed->handed_out += got;
   } else {
     feed_lanes_return(feed, places); /* those that have moved */
     if (taken != NULL) feed_batch_give(&feed->batches, taken->tokens);

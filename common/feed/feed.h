@@ -13,7 +13,6 @@
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
-#include "common/feed/feed_report.h"
 #include "common/plan/mixture.h"
 #include "common/plan/plan.h"
 
@@ -115,6 +114,13 @@ struct plm_feed_position {
 void plm_feed_position(const struct plm_feed *feed, uint32_t source,
                        struct plm_feed_position *position);
 
+struct plm_feed_corpus {
+  struct plm_hash fingerprint;
+  uint64_t documents[PLM_SPLIT_COUNT];
+  uint64_t composition[PLM_SPLIT_COUNT][512];
+  bool clustered;
+  const struct plm_label_schema *labels; /* the feed's, until it is closed; NULL: there are none */
+};
 /* What packers say about the corpus. plm_feed_corpus waits for the first packer. */
 plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
                            struct plm_feed_corpus *corpus, struct plm_error *error);
@@ -129,6 +135,10 @@ plm_status plm_feed_labels(struct plm_feed *feed, uint32_t source, const volatil
  * out of memory. */
 char *plm_feed_peers_json(struct plm_feed *feed);
 
+struct plm_feed_counters {
+  uint64_t chunks, real_tokens, bytes, refused, dropped, invalid, retried;
+  uint32_t peers;
+};
 void plm_feed_counters(struct plm_feed *feed, struct plm_feed_counters *counters);
 
 #endif

@@ -12,6 +12,17 @@ static plm_status no_memory(struct plm_error *error)
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
 }
 
+/* Makes room for as many bytes, and for more later, and keeps what is there. */
+static plm_status grow(void **memory, size_t *capacity, size_t bytes, struct plm_error *error)
+{
+  if (bytes <= *capacity) return PLM_OK;
+  void *grown = realloc(*memory, 2 * bytes);
+  if (grown == NULL) return no_memory(error);
+  *memory = grown;
+  *capacity = 2 * bytes;
+  return PLM_OK;
+}
+
 plm_status feed_batch_acquire(struct feed_batches *batches, uint32_t chunks, uint32_t max_length,
                               uint32_t token_bytes, struct feed_batch **taken,
                               struct plm_error *error)
@@ -37,27 +48,17 @@ plm_status feed_batch_acquire(struct feed_batches *batches, uint32_t chunks, uin
     if ((batch->tokens = aligned_alloc(64, rounded)) == NULL) return no_memory(error);
     batch->token_capacity = rounded;
   }
-  if (chunks + 1 > batch->begin_capacity) {
-    uint32_t *begin = realloc(batch->begin, (chunks + 1) * sizeof *begin);
-    if (begin == NULL) return no_memory(error);
-    batch->begin = begin;
-    batch->begin_capacity = chunks + 1;
-  }
-  return PLM_OK;
+  return grow((void **)&batch->begin, &batch->begin_capacity, (chunks + 1) * sizeof *batch->begin,
+              error);
 }
 
 static plm_status grow_documents(struct feed_batch *batch, size_t more, struct plm_error *error)
 {
-  if (batch->document_count + more <= batch->document_capacity) return PLM_OK;
-  const size_t capacity = 2 * (batch->document_count + more) + 64;
-  struct plm_chunk_document *documents = realloc(batch->documents, capacity * sizeof *documents);
-  if (documents == NULL) return no_memory(error);
-  batch->documents = documents;
-  uint64_t *label_at = realloc(batch->label_at, (capacity + 1) * sizeof *label_at);
-  if (label_at == NULL) return no_memory(error);
-  batch->label_at = label_at;
-  batch->document_capacity = capacity;
-  return PLM_OK;
+  const size_t count = batch->document_count + more;
+  PLM_TRY(grow((void **)&batch->documents, &batch->document_capacity,
+               count * sizeof *batch->documents, error));
+  return grow((void **)&batch->label_at, &batch->label_at_capacity,
+              (count + 1) * sizeof *batch->label_at, error);
 }
 
 /* Copies the label records of a chunk, which begin at `from`. Its documents are numbers
@@ -71,13 +72,7 @@ static plm_status copy_labels(struct feed_batch *batch, const struct plm_label_s
     batch->label_at[document + i] = batch->label_bytes + bytes;
     bytes += plm_label_record_size(schema, documents[i].residues);
   }
-  if (batch->label_bytes + bytes > batch->label_capacity) {
-    const size_t capacity = 2 * (batch->label_bytes + bytes) + 4096;
-    uint8_t *labels = realloc(batch->labels, capacity);
-    if (labels == NULL) return no_memory(error);
-    batch->labels = labels;
-    batch->label_capacity = capacity;
-  }
+  PLM_TRY(grow((void **)&batch->labels, &batch->label_capacity, batch->label_bytes + bytes, error));
   memcpy(batch->labels + batch->label_bytes, from, bytes);
   batch->label_bytes += bytes;
   return PLM_OK;

@@ -17,13 +17,12 @@ struct feed_batch {
   void *tokens;
   size_t token_capacity;
   uint32_t *begin;
-  size_t begin_capacity;
   struct plm_chunk_document *documents;
-  size_t document_capacity, document_count;
   uint8_t *labels; /* records of the documents, one after another */
-  size_t label_capacity, label_bytes;
-  uint64_t *label_at; /* (document_capacity) */
-  bool labelled;      /* all chunks have label records */
+  uint64_t *label_at;
+  size_t begin_capacity, document_capacity, label_capacity, label_at_capacity; /* in bytes */
+  size_t document_count, label_bytes;
+  bool labelled; /* all chunks have label records */
 };
 
 /* Initialise it with {0}. */

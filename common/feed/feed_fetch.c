@@ -25,7 +25,8 @@ static void feed_fetch_refuse(const struct plm_feed *feed, const struct plm_mess
 
 static void feed_fetch_wake(void *context)
 {
-  feed_handle_wake(context);
+  const struct plm_feed *feed = context;
+  plm_wake(feed->wake);
 }
 
 /* Starts the thread that reads when the first host asks. */
@@ -42,14 +43,10 @@ static plm_status open_server(struct plm_feed *feed, struct plm_error *error)
 /* What is known of the corpus that is asked for. */
 static struct plm_hash corpus_of(struct plm_feed *feed, uint32_t source)
 {
-  struct plm_hash corpus = {0};
-  if (source >= feed->lane_count) return corpus;
+  if (source >= feed->lane_count) return (struct plm_hash){0};
   const struct feed_state *lane = &feed->lanes[source];
   pthread_mutex_lock(&feed->mutex);
-  if (lane->root_known)
-    corpus = lane->root;
-  else if (lane->fingerprint_known)
-    corpus = lane->fingerprint;
+  const struct plm_hash corpus = plm_hash_known(lane->root) ? lane->root : lane->fingerprint;
   pthread_mutex_unlock(&feed->mutex);
   return corpus;
 }

@@ -1,8 +1,5 @@
-/* What the parts of a feed do through its handle: the state machines reach the network, and all of
- * them wake the I/O thread. */
+/* How the state machines reach the network. */
 #include "common/feed/feed_handle.h"
-
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/numbers/random.h"
@@ -59,11 +56,4 @@ struct feed_network feed_handle_network(struct plm_feed *feed)
                                .draw = feed_handle_draw,
                                .submit = feed_handle_submit,
                                .changed = changed};
-}
-
-void feed_handle_wake(struct plm_feed *feed)
-{
-  const uint64_t one = 1;
-  const ssize_t ignored = write(feed->wake, &one, sizeof one);
-  (void)ignored; /* it only fails if the counter is full, and then the thread wakes as well */
 }

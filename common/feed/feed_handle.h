@@ -5,13 +5,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "common/base/process/wake.h"
 #include "common/feed/feed_batch.h"
 #include "common/feed/feed_machine.h"
 #include "common/feed/feed_work.h"
 #include "common/wire/connection_limiter.h"
 #include "common/wire/socket.h"
 
-enum { FEED_LANE_NAME = 320 };
 struct plm_fetch_server;
 
 struct plm_feed {
@@ -26,7 +26,7 @@ struct plm_feed {
   int64_t wait_packers_ms;
   void (*waiting)(void *context, uint32_t packers); /* as in plm_feed_options */
   void *waiting_context;
-  int wake; /* eventfd: the user changed something, or a job is done */
+  int wake; /* the user changed something, a job is done, or an answer to FETCH is ready */
   struct feed_work *work;
   pthread_t thread;
   atomic_bool closing;
@@ -44,13 +44,9 @@ struct plm_feed {
   /* Each source of a mixture has a state machine; without a mixture there is one. */
   struct feed_state *lanes;
   uint32_t lane_count;
-  char (*lane_names)[FEED_LANE_NAME]; /* for messages; "" without a mixture */
-  int64_t *lane_alone_ms;             /* since when a lane has no packer; 0: it has one */
 };
 
 /* The network of the state machines: feed's ROUTER. */
 struct feed_network feed_handle_network(struct plm_feed *feed);
-/* The I/O thread looks at once: the user changed something, or an answer to FETCH is ready. */
-void feed_handle_wake(struct plm_feed *feed);
 
 #endif

@@ -35,7 +35,7 @@ struct feed_planned {
   bool complete;                    /* the window is planned */
   bool last;                        /* of the epoch */
 };
-/* With one reference. NULL: out of memory. */
+/* With one reference. */
 struct feed_planned *feed_planned_open(const struct feed_planned *of);
 void feed_planned_hold(struct feed_planned *planned);
 void feed_planned_release(struct feed_planned *planned); /* NULL is fine; any thread */
@@ -50,7 +50,6 @@ struct feed_job {
   zmq_msg_t payload;
   uint64_t packer_id; /* who sent it */
   char name[96];
-  const void *owner; /* the window or range that it is for, unless that is gone */
   /* the result */
   struct plm_error error; /* PLM_CORRUPT, PLM_PROTOCOL: the answer is false */
   uint64_t real_tokens;   /* of DATA */

@@ -20,8 +20,6 @@ struct feed_state *feed_lane_of(struct plm_feed *feed, const struct plm_message 
 
 /* The lane of a connection; lane 0 if it has none. */
 struct feed_state *feed_lane_of_peer(struct plm_feed *feed, const struct plm_message *message);
-/* Whether the thread has to look often. */
-bool feed_lanes_busy(const struct plm_feed *feed);
 /* Warns about a source that no packer holds while packers of other sources are connected. */
 void feed_lanes_watch(struct plm_feed *feed, int64_t now);
 

@@ -3,7 +3,6 @@
 #include "common/feed/feed_loop.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/process/thread.h"
@@ -138,12 +137,9 @@ static void *feed_loop_serve(void *argument)
     zmq_pollitem_t items[] = {{feed->router, 0, ZMQ_POLLIN, 0},
                               {plm_monitor_socket(feed->monitor), 0, ZMQ_POLLIN, 0},
                               {NULL, feed->wake, ZMQ_POLLIN, 0}};
-    pthread_mutex_lock(&feed->mutex);
-    bool busy = feed_lanes_busy(feed);
-    pthread_mutex_unlock(&feed->mutex);
     /* What a connection may send until the limiter notices depends on how often the limiter looks.
      */
-    busy = busy || plm_limiter_connections(feed->limiter) > 0;
+    const bool busy = plm_limiter_connections(feed->limiter) > 0;
     if (zmq_poll(items, 3, busy ? TICK_MS : IDLE_MS) < 0 && zmq_errno() != EINTR) {
       struct plm_error error;
       (void)plm_error_set(&error, PLM_IO, "poll: %s", zmq_strerror(zmq_errno()));
@@ -152,8 +148,7 @@ static void *feed_loop_serve(void *argument)
       pthread_mutex_unlock(&feed->mutex);
       break;
     }
-    uint64_t wakes;
-    if (items[2].revents != 0 && read(feed->wake, &wakes, sizeof wakes) < 0) wakes = 0;
+    if (items[2].revents != 0) plm_wake_clear(feed->wake);
     feed_loop_handle_events(feed);
     plm_limiter_look(feed->limiter);
     const bool drained = feed_loop_handle_messages(feed);
@@ -175,11 +170,7 @@ static void *feed_loop_serve(void *argument)
 
 plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
 {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&feed->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  plm_condition_init(&feed->changed);
   pthread_mutex_init(&feed->mutex, NULL);
   const plm_status status = plm_thread_start(&feed->thread, "feed", feed_loop_serve, feed, error);
   if (status == PLM_OK) return PLM_OK;
@@ -191,6 +182,6 @@ plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
 void feed_loop_stop(struct plm_feed *feed)
 {
   atomic_store(&feed->closing, true);
-  feed_handle_wake(feed);
+  plm_wake(feed->wake);
   pthread_join(feed->thread, NULL);
 }

@@ -2,7 +2,6 @@
 #include "common/feed/feed_machine.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/feed/feed_peers.h"
@@ -12,30 +11,39 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-void feed_machine_init(struct feed_state *feed, const struct feed_machine_options *options,
+static void name_source(struct feed_state *feed, uint32_t number, const char *name)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(feed->fingerprint, hex);
+  snprintf(feed->of_source, sizeof feed->of_source, " of source %u, %.200s (fingerprint %s)",
+           number, name, hex);
+}
+
+void feed_machine_init(struct feed_state *feed, const struct plm_feed_options *options,
+                       const struct plm_feed_source_options *source,
                        const struct feed_network *network, int64_t now)
 {
   memset(feed, 0, sizeof *feed);
   feed->network = *network;
   snprintf(feed->role, sizeof feed->role, "%s", options->role);
   feed->run_id = options->run_id;
-  feed->plan = options->plan;
-  feed->plan_hash = plm_plan_hash(&options->plan);
-  feed->tokenizer = plm_tokenizer_of(options->plan.tokenizer);
+  feed->plan = source->plan;
+  feed->plan_hash = plm_plan_hash(&source->plan);
+  feed->tokenizer = plm_tokenizer_of(source->plan.tokenizer);
   feed->incarnation = network->draw(network->context) | 1; /* 0 stands for unknown */
-  feed->credit_most = options->credit_bytes;
+  feed->credit_most =
+      options->credit_bytes / (options->source_count > 0 ? options->source_count : 1);
   feed->one_of_several = options->one_of_several;
   feed->credit = feed->credit_most < FEED_CREDIT_START ? feed->credit_most : FEED_CREDIT_START;
-  feed->fingerprint = options->fingerprint;
-  feed->root = options->root;
-  feed->root_known = options->root.low != 0 || options->root.high != 0;
-  feed->fingerprint_known = options->fingerprint.low != 0 || options->fingerprint.high != 0;
-  feed->welcome.plan = options->plan;
+  feed->fingerprint = source->fingerprint;
+  feed->root = source->root;
+  if (source->name != NULL) name_source(feed, (uint32_t)(source - options->sources), source->name);
+  feed->welcome.plan = source->plan;
   feed->split = options->split;
   feed->seeking = true;
   feed->tail = &feed->head;
   feed->window_tail = &feed->windows;
-  feed->now_ms = feed->progress_ms = feed->rate_ms = feed->log_filled_ms = now;
+  feed->now_ms = feed->progress_ms = feed->alone_ms = feed->rate_ms = feed->log_filled_ms = now;
   feed->log_left = FEED_LOG_MOST;
 }
 
@@ -43,11 +51,6 @@ void feed_machine_deinit(struct feed_state *feed)
 {
   feed_ranges_clear(feed);
   feed_windows_clear(feed);
-  while (feed->spare != NULL) {
-    struct feed_range *next = feed->spare->next;
-    free(feed->spare);
-    feed->spare = next;
-  }
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) plm_plan_close(feed->plans[split]);
   plm_label_schema_deinit(&feed->labels);
 }
@@ -56,22 +59,11 @@ void feed_machine_deinit(struct feed_state *feed)
 
 static void count_invalid(struct feed_state *feed, struct feed_peer *peer, const char *what)
 {
-  const int64_t now = feed->now_ms;
   feed->counters.invalid++;
-  if (now - feed->logged_invalid_ms >= 1000) {
-    feed->logged_invalid_ms = now;
+  if (feed_is_time(feed, &feed->logged_invalid_ms, FEED_LOG_SOME_MS))
     plm_warning("invalid message from %s: %s", peer != NULL ? peer->name : "an unknown peer", what);
-  }
   if (peer != NULL && ++peer->invalid >= FEED_INVALID_MOST)
     feed_peer_breaks_protocol(feed, peer->packer_id);
-}
-
-static void rehello(struct feed_state *feed, const struct plm_message *message)
-{
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_REHELLO, NULL);
-  header.packer = message->header.packer;
-  (void)feed->network.send(feed->network.context, message->routing_id, message->routing_id_bytes,
-                           &header, NULL, 0, NULL); /* it may have left already */
 }
 
 static void handle_pong(struct feed_state *feed, struct feed_peer *peer,
@@ -117,10 +109,8 @@ static void feed_machine_handle_nack(struct feed_state *feed, struct feed_peer *
     count_invalid(feed, peer, error.what);
     return;
   }
-  if (feed->now_ms - feed->logged_invalid_ms >= 1000) {
-    feed->logged_invalid_ms = feed->now_ms;
+  if (feed_is_time(feed, &feed->logged_invalid_ms, FEED_LOG_SOME_MS))
     plm_warning("packer %s does not serve what it was asked for: %s", peer->name, text);
-  }
   feed_requests_refused(feed, peer, message->header.request);
 }
 
@@ -145,14 +135,14 @@ void feed_machine_handle(struct feed_state *feed, struct plm_message *message, i
   feed->now_ms = now;
   struct feed_peer *peer = feed_peer_find(feed, message->routing_id, message->routing_id_bytes);
   const struct plm_header *header = &message->header;
-  if (feed_peer_banned(feed, message->routing_id, message->routing_id_bytes)) {
+  if (feed_peer_dropped(feed, message->routing_id, message->routing_id_bytes)) {
     feed->counters.dropped++;
   } else if (header->type == PLM_MESSAGE_HELLO) {
     if (header->consumer != 0 && header->consumer != feed->incarnation) feed->counters.dropped++;
     if (!feed_peer_hello(feed, message)) count_invalid(feed, peer, "it is not a valid HELLO");
   } else if (peer == NULL) {
     feed->counters.dropped++;
-    if (header->type != PLM_MESSAGE_BYE) rehello(feed, message);
+    if (header->type != PLM_MESSAGE_BYE) feed_peer_reply(feed, message, PLM_MESSAGE_REHELLO, 0, "");
   } else if (header->consumer != feed->incarnation || header->packer != peer->incarnation ||
              !plm_hash_equal(header->run_id, feed->run_id)) {
     feed->counters.dropped++;
@@ -166,12 +156,12 @@ void feed_machine_done(struct feed_state *feed, struct feed_job *job, int64_t no
   const plm_status status = job->error.status;
   const bool lie = status == PLM_CORRUPT || status == PLM_PROTOCOL;
   PLM_ASSERT(job->feed == feed);
-  struct feed_window *window = job->tables ? feed_windows_find(feed, job) : NULL;
-  struct feed_range *range = job->tables ? NULL : feed_ranges_find(feed, job);
   feed->now_ms = now;
   if (status != PLM_OK && !lie) feed_fail(feed, &job->error);
-  if (window != NULL) feed_windows_checked(feed, window, status == PLM_OK);
-  if (range != NULL) feed_ranges_checked(feed, range, job, status == PLM_OK);
+  if (job->tables)
+    feed_windows_checked(feed, job, status == PLM_OK);
+  else
+    feed_ranges_checked(feed, job, status == PLM_OK);
   if (lie) feed_peer_lied(feed, job->packer_id, job->name, &job->error);
   feed->network.changed(feed->network.context);
 }
@@ -277,7 +267,7 @@ void feed_machine_position(const struct feed_state *feed, struct plm_feed_positi
 {
   const struct feed_window *window = feed->windows;
   const struct plm_plan *plan = feed->plans[feed->split];
-  const bool planned = window != NULL && window->state == WINDOW_PLANNED;
+  const bool planned = window != NULL && window->request.state == REQUEST_DONE;
   *position = (struct plm_feed_position){
       .place = feed->place,
       .windows = plan != NULL ? plm_plan_windows(plan) : 0,
@@ -289,7 +279,8 @@ bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_read
 {
   const struct feed_range *range = feed->head;
   PLM_ASSERT(!feed->reading);
-  if (feed->failed.status != PLM_OK || range == NULL || range->state != RANGE_READY) return false;
+  if (feed->failed.status != PLM_OK || range == NULL || range->request.state != REQUEST_DONE)
+    return false;
   const uint32_t left = range->count - range->taken;
   const struct feed_planned *planned = range->planned;
   ready->planned = planned;
@@ -303,13 +294,14 @@ bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_read
   return true;
 }
 
-bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready)
+bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready, bool used)
 {
   struct feed_range *range = feed->head;
   const uint64_t *offset = ready->planned->offset;
-  PLM_ASSERT(feed->reading && range != NULL && range->state == RANGE_READY);
+  PLM_ASSERT(feed->reading && range != NULL && range->request.state == REQUEST_DONE);
   PLM_ASSERT(ready->first == range->first + range->taken && range->planned == ready->planned);
   feed->reading = false;
+  if (!used) return false;
   range->taken += ready->chunks;
   PLM_ASSERT(range->taken <= range->count);
   feed->place.chunk += ready->chunks;
@@ -318,9 +310,4 @@ bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready)
   if (range->taken < range->count) return false;
   feed_ranges_pop(feed);
   return true;
-}
-
-void feed_machine_abandon(struct feed_state *feed)
-{
-  feed->reading = false;
 }

@@ -7,19 +7,10 @@
 #include "common/feed/feed.h"
 #include "common/feed/feed_state.h"
 
-/* As in struct plm_feed_options. */
-struct feed_machine_options {
-  const char *role;
-  struct plm_hash run_id, fingerprint, root;
-  struct plm_plan_parameters plan;
-  enum plm_split split;
-  uint64_t credit_bytes;
-  bool one_of_several;
-};
-
-/* Fills feed, which feed_machine_deinit empties. now is in milliseconds, here and below, and never
- * goes back. */
-void feed_machine_init(struct feed_state *feed, const struct feed_machine_options *options,
+/* Fills feed, which feed_machine_deinit empties, for a source of the options, whose plan is valid.
+ * now is in milliseconds, here and below, and never goes back. */
+void feed_machine_init(struct feed_state *feed, const struct plm_feed_options *options,
+                       const struct plm_feed_source_options *source,
                        const struct feed_network *network, int64_t now);
 void feed_machine_deinit(struct feed_state *feed);
 
@@ -61,11 +52,10 @@ struct feed_ready {
   const uint8_t *payload;             /* DATA of these chunks */
 };
 /* False: the next chunk is not ready. Otherwise ready is up to `most` chunks, which stay as they
- * are until _end or _abandon, even while other calls are made. */
+ * are until _end, even while other calls are made. */
 bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_ready *ready);
-/* The chunks were used. True: more can be requested now. */
-bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready);
-/* The chunks were not used; the next call of _begin gives them again. */
-void feed_machine_abandon(struct feed_state *feed);
+/* The chunks were used, or the next call of _begin gives them again. True: more can be requested
+ * now. */
+bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready, bool used);
 
 #endif

@@ -22,13 +22,29 @@ struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial)
   return NULL;
 }
 
-bool feed_peer_banned(const struct feed_state *feed, const uint8_t *routing_id, size_t bytes)
+static struct feed_greeted *greeted_find(struct feed_state *feed, const uint8_t *routing_id,
+                                         size_t bytes)
 {
-  for (int i = 0; i < FEED_BANNED; i++)
-    if (feed->banned[i].bytes == bytes &&
-        memcmp(feed->banned[i].routing_id, routing_id, bytes) == 0)
-      return true;
-  return false;
+  for (int i = 0; i < FEED_GREETED; i++)
+    if (feed->greeted[i].bytes == bytes &&
+        memcmp(feed->greeted[i].routing_id, routing_id, bytes) == 0)
+      return &feed->greeted[i];
+  return NULL;
+}
+
+static struct feed_greeted *greeted_add(struct feed_state *feed, const uint8_t *routing_id,
+                                        size_t bytes)
+{
+  struct feed_greeted *greeted = &feed->greeted[feed->greeted_next++ % FEED_GREETED];
+  *greeted = (struct feed_greeted){.bytes = bytes};
+  memcpy(greeted->routing_id, routing_id, bytes);
+  return greeted;
+}
+
+bool feed_peer_dropped(struct feed_state *feed, const uint8_t *routing_id, size_t bytes)
+{
+  const struct feed_greeted *greeted = greeted_find(feed, routing_id, bytes);
+  return greeted != NULL && greeted->dropped;
 }
 
 void feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
@@ -57,9 +73,9 @@ static void drop(struct feed_state *feed, struct feed_peer *peer, enum plm_rejec
                  const char *why)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, peer);
-  struct feed_banned *banned = &feed->banned[feed->banned_next++ % FEED_BANNED];
-  memcpy(banned->routing_id, peer->routing_id, peer->routing_id_bytes);
-  banned->bytes = peer->routing_id_bytes;
+  struct feed_greeted *greeted = greeted_find(feed, peer->routing_id, peer->routing_id_bytes);
+  if (greeted == NULL) greeted = greeted_add(feed, peer->routing_id, peer->routing_id_bytes);
+  greeted->dropped = true;
   if (feed_may_log(feed)) plm_warning("packer %s is dropped: %s", peer->name, why);
   header.request = kind;
   (void)feed->network.send(feed->network.context, peer->routing_id, peer->routing_id_bytes, &header,
@@ -109,34 +125,32 @@ void feed_peer_lied(struct feed_state *feed, uint64_t packer_id, const char *nam
 /* Whether a packer is refused only because another consumer of the run needs its corpus. */
 static bool is_of_others(const struct feed_state *feed, const struct plm_hello *hello)
 {
-  return feed->one_of_several && feed->fingerprint_known &&
+  return feed->one_of_several && plm_hash_known(feed->fingerprint) &&
          hello->protocol_least <= PLM_WIRE_VERSION && hello->protocol_most >= PLM_WIRE_VERSION &&
          !plm_hello_is(hello, feed->fingerprint);
 }
 
-static void reject(struct feed_state *feed, const struct plm_message *message,
-                   enum plm_reject_kind kind, const char *why)
+void feed_peer_reply(struct feed_state *feed, const struct plm_message *message,
+                     enum plm_message_type type, uint64_t request, const char *text)
 {
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
+  struct plm_header header = feed_header(feed, type, NULL);
   header.packer = message->header.packer;
-  header.request = kind;
+  header.request = request;
   (void)feed->network.send(feed->network.context, message->routing_id, message->routing_id_bytes,
-                           &header, why, strlen(why),
+                           &header, text, strlen(text),
                            NULL); /* if this is lost, the packer says HELLO again */
 }
 
 static void feed_peers_refuse(struct feed_state *feed, const struct plm_message *message,
                               const char *name, const char *why)
 {
-  const int64_t now = feed->now_ms;
   feed->counters.refused++;
-  if (now - feed->logged_refusal_ms >= 1000) {
+  if (feed_is_time(feed, &feed->logged_refusal_ms, FEED_LOG_SOME_MS)) {
     char ours[PLM_HASH_HEX_SIZE] = "not known yet";
-    feed->logged_refusal_ms = now;
-    if (feed->fingerprint_known) plm_hash_to_hex(feed->fingerprint, ours);
+    if (plm_hash_known(feed->fingerprint)) plm_hash_to_hex(feed->fingerprint, ours);
     plm_warning("refused packer %s: %s (the fingerprint of the run's corpus: %s)", name, why, ours);
   }
-  reject(feed, message, PLM_REJECT_REFUSED, why);
+  feed_peer_reply(feed, message, PLM_MESSAGE_REJECT, PLM_REJECT_REFUSED, why);
 }
 
 static bool keeps_clusters(const struct plm_hello *hello)
@@ -162,9 +176,9 @@ static void feed_peers_objection(const struct feed_state *feed, const struct plm
     snprintf(why, 256,
              "data.sampling is clusters, but the packer's corpus keeps no clusters; "
              "ingest its sources again with --clusters");
-  } else if (feed->root_known
+  } else if (plm_hash_known(feed->root)
                  ? !plm_hash_equal(hello->fingerprint, feed->root)
-                 : feed->fingerprint_known && !plm_hello_is(hello, feed->fingerprint)) {
+                 : plm_hash_known(feed->fingerprint) && !plm_hello_is(hello, feed->fingerprint)) {
     plm_hash_to_hex(hello->fingerprint, theirs);
     snprintf(why, 256, "another corpus than the run's: its fingerprint is %s", theirs);
   } else if (packer_banned(feed, hello->packer_id)) {
@@ -183,11 +197,9 @@ static bool feed_peers_learn_corpus(struct feed_state *feed, const struct plm_he
   if (hello->schema_bytes > 0 &&
       plm_label_schema_decode(hello->schema, hello->schema_bytes, &feed->labels, NULL) != PLM_OK)
     return false;
-  if (!feed->fingerprint_known) feed->fingerprint = hello->fingerprint;
-  feed->fingerprint_known = true;
-  feed->corpus_known = true;
+  if (!plm_hash_known(feed->fingerprint)) feed->fingerprint = hello->fingerprint;
   feed->root = hello->fingerprint;
-  feed->root_known = true;
+  feed->corpus_known = true;
   memcpy(feed->splits, hello->splits, sizeof feed->splits);
   feed->corpus.fingerprint = hello->fingerprint;
   feed->corpus.clustered = hello->clustered;
@@ -247,18 +259,9 @@ void feed_peers_welcome(struct feed_state *feed)
 /* Whether HELLO on this connection was answered just now. A packer repeats it once a second. */
 static bool greeted(struct feed_state *feed, const struct plm_message *message)
 {
-  struct feed_greeted *greeted = NULL;
-  for (int i = 0; i < FEED_GREETED && greeted == NULL; i++)
-    if (feed->greeted[i].bytes == message->routing_id_bytes &&
-        memcmp(feed->greeted[i].routing_id, message->routing_id, message->routing_id_bytes) == 0)
-      greeted = &feed->greeted[i];
-  if (greeted == NULL) {
-    greeted = &feed->greeted[feed->greeted_next++ % FEED_GREETED];
-    memcpy(greeted->routing_id, message->routing_id, message->routing_id_bytes);
-    greeted->bytes = message->routing_id_bytes;
-  } else if (feed->now_ms - greeted->answered_ms < FEED_GREET_MS) {
-    return true;
-  }
+  struct feed_greeted *greeted = greeted_find(feed, message->routing_id, message->routing_id_bytes);
+  if (greeted != NULL) return !feed_is_time(feed, &greeted->answered_ms, FEED_GREET_MS);
+  greeted = greeted_add(feed, message->routing_id, message->routing_id_bytes);
   greeted->answered_ms = feed->now_ms;
   return false;
 }
@@ -280,8 +283,8 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
     return true;
   }
   if (is_of_others(feed, &hello)) {
-    reject(feed, message, PLM_REJECT_NOT_NEEDED,
-           "another consumer of the run takes the chunks of this corpus");
+    feed_peer_reply(feed, message, PLM_MESSAGE_REJECT, PLM_REJECT_NOT_NEEDED,
+                    "another consumer of the run takes the chunks of this corpus");
     return true;
   }
   snprintf(name, sizeof name, "%s:%u", hello.host, hello.pid);
@@ -308,7 +311,7 @@ void feed_peer_other_version(struct feed_state *feed, const struct plm_message *
   snprintf(why, sizeof why, "%s; install the same version of plm-pipeline on all hosts", what);
   feed->counters.refused++;
   if (feed_may_log(feed)) plm_warning("refused a packer: %s", why);
-  reject(feed, message, PLM_REJECT_REFUSED, why);
+  feed_peer_reply(feed, message, PLM_MESSAGE_REJECT, PLM_REJECT_REFUSED, why);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -328,8 +331,8 @@ void feed_peers_probe(struct feed_state *feed, int64_t now)
 
 void feed_peers_tick(struct feed_state *feed, int64_t now)
 {
-  const bool check_keys = feed->network.allows != NULL && now - feed->allowed_checked_ms >= 1000;
-  if (check_keys) feed->allowed_checked_ms = now;
+  const bool check_keys =
+      feed->network.allows != NULL && feed_is_time(feed, &feed->allowed_checked_ms, 1000);
   for (int i = 0; i < FEED_PEERS; i++) {
     struct feed_peer *peer = &feed->peers[i];
     if (!peer->used) continue;

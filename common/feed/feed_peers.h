@@ -12,7 +12,10 @@ struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *routing
 /* NULL: the peer is gone, or serial is 0. */
 struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial);
 /* Whether this connection was dropped. */
-bool feed_peer_banned(const struct feed_state *feed, const uint8_t *routing_id, size_t bytes);
+bool feed_peer_dropped(struct feed_state *feed, const uint8_t *routing_id, size_t bytes);
+/* Answers a message of a packer that is not admitted with a text, which may be empty. */
+void feed_peer_reply(struct feed_state *feed, const struct plm_message *message,
+                     enum plm_message_type type, uint64_t request, const char *text);
 
 /* Answers HELLO with WELCOME or REJECT, at most once a second on a connection. False: the HELLO
  * breaks the protocol. */

@@ -1,7 +1,7 @@
 /* Ranges of chunks: requesting them ahead of use within the credit, and taking answers. */
 #include "common/feed/feed_ranges.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 #include "common/base/alloc.h"
 #include "common/feed/feed_peers.h"
@@ -10,29 +10,16 @@
 
 /* ---- the list ----------------------------------------------------------------------------- */
 
-static struct feed_range *make_range(struct feed_state *feed)
-{
-  struct feed_range *range = feed->spare;
-  if (range != NULL)
-    feed->spare = range->next;
-  else
-    range = plm_alloc(sizeof *range);
-  memset(range, 0, sizeof *range);
-  return range;
-}
-
 void feed_ranges_pop(struct feed_state *feed)
 {
   struct feed_range *range = feed->head;
   PLM_ASSERT(range != NULL && range->bytes <= feed->in_flight);
   feed->head = range->next;
   if (feed->head == NULL) feed->tail = &feed->head;
-  feed_request_clear(&range->request);
-  if (range->state == RANGE_READY) zmq_msg_close(&range->payload);
+  if (range->request.state == REQUEST_DONE) zmq_msg_close(&range->payload);
   feed->in_flight -= range->bytes;
   feed_planned_release(range->planned);
-  range->next = feed->spare;
-  feed->spare = range;
+  free(range);
   PLM_ASSERT(feed->head != NULL || feed->in_flight == 0);
 }
 
@@ -62,10 +49,10 @@ static uint32_t range_chunks(const struct feed_state *feed, const struct feed_pl
 static struct feed_window *next_window(const struct feed_state *feed)
 {
   struct feed_window *window = feed->windows;
-  while (window != NULL && window->state == WINDOW_PLANNED &&
+  while (window != NULL && window->request.state == REQUEST_DONE &&
          window->requested == window->planned->window.chunks)
     window = window->next;
-  return window != NULL && window->state == WINDOW_PLANNED ? window : NULL;
+  return window != NULL && window->request.state == REQUEST_DONE ? window : NULL;
 }
 
 plm_status feed_chunk_check(const struct feed_planned *planned, uint32_t chunk, uint64_t most,
@@ -110,7 +97,7 @@ static bool add_range(struct feed_state *feed)
     return false;
   }
   if (feed->in_flight != 0 && feed->in_flight + bytes > feed->credit) return false;
-  struct feed_range *range = make_range(feed);
+  struct feed_range *range = plm_alloc_zeroed(1, sizeof *range);
   feed_planned_hold(planned);
   range->planned = planned;
   range->first = first;
@@ -129,19 +116,15 @@ static bool add_range(struct feed_state *feed)
 
 static void feed_ranges_ask(struct feed_state *feed, struct feed_range *range, int64_t late)
 {
-  int slot;
   uint8_t payload[8];
-  struct feed_peer *peer = feed_request_due(feed, &range->request, late, &slot);
-  if (peer == NULL) return;
   const struct plm_get get = {.deadline_ms = FEED_DEADLINE_MS,
                               .window = (uint32_t)range->planned->index};
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_GET, peer);
-  header.split = feed->split;
-  header.epoch = range->planned->epoch;
-  header.first = range->first;
-  header.count = range->count;
-  feed_request_send(feed, &range->request, slot, peer, &header, payload,
-                    plm_get_encode(&get, payload));
+  const struct plm_header header = {.type = PLM_MESSAGE_GET,
+                                    .epoch = range->planned->epoch,
+                                    .first = range->first,
+                                    .count = range->count};
+  (void)feed_request_ask(feed, &range->request, late, &header, payload,
+                         plm_get_encode(&get, payload));
 }
 
 void feed_ranges_tick(struct feed_state *feed, int64_t late)
@@ -149,7 +132,7 @@ void feed_ranges_tick(struct feed_state *feed, int64_t late)
   if (feed->peer_count == 0 || feed->seeking) return;
   while (feed->failed.status == PLM_OK && add_range(feed)) continue;
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
-    if (range->state == RANGE_WANTED) feed_ranges_ask(feed, range, late);
+    feed_ranges_ask(feed, range, late);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
@@ -162,7 +145,7 @@ bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct pl
          (ask = feed_request_find(&range->request, peer, message->header.request)) == NULL)
     range = range->next;
   if (range == NULL) return false;
-  PLM_ASSERT(range->state == RANGE_WANTED); /* an answer ends all its questions */
+  PLM_ASSERT(range->request.state == REQUEST_WANTED); /* an answer ends all its questions */
   *ask = (struct feed_ask){0};
   if (message->header.payload_bytes != range->bytes) {
     struct plm_error error;
@@ -172,30 +155,21 @@ bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct pl
     feed_peer_lied(feed, peer->packer_id, peer->name, &error);
     return true;
   }
-  feed_request_clear(&range->request);
-  range->state = RANGE_CHECKING;
-  feed_request_check(
-      feed, peer, message,
-      &(struct feed_job){
-          .planned = range->planned, .first = range->first, .count = range->count, .owner = range});
+  const struct feed_job job = {
+      .planned = range->planned, .first = range->first, .count = range->count};
+  feed_request_check(feed, &range->request, peer, message, &job);
   return true;
 }
 
-struct feed_range *feed_ranges_find(const struct feed_state *feed, const struct feed_job *job)
+void feed_ranges_checked(struct feed_state *feed, struct feed_job *job, bool truth)
 {
-  for (struct feed_range *range = feed->head; range != NULL; range = range->next)
-    if (range == job->owner && range->planned == job->planned) return range;
-  return NULL;
-}
-
-void feed_ranges_checked(struct feed_state *feed, struct feed_range *range, struct feed_job *job,
-                         bool truth)
-{
-  PLM_ASSERT(range->state == RANGE_CHECKING);
-  PLM_ASSERT(job->first == range->first && job->count == range->count);
-  range->state = RANGE_WANTED;
+  struct feed_range *range = feed->head;
+  while (range != NULL && (range->planned != job->planned || range->first != job->first))
+    range = range->next;
+  if (range == NULL) return;
+  PLM_ASSERT(range->request.state == REQUEST_CHECKING && job->count == range->count);
+  range->request.state = truth ? REQUEST_DONE : REQUEST_WANTED;
   if (!truth) return;
-  range->state = RANGE_READY;
   range->packer_id = job->packer_id;
   zmq_msg_init(&range->payload);
   zmq_msg_move(&range->payload, &job->payload);

@@ -16,10 +16,7 @@ void feed_ranges_pop(struct feed_state *feed);
 
 /* Takes DATA, and its payload, if it was asked for. False: it was not. */
 bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message);
-/* The range that a job is for; NULL: it is gone. */
-struct feed_range *feed_ranges_find(const struct feed_state *feed, const struct feed_job *job);
-/* The range's job is done. If its answer was true, its payload is taken. */
-void feed_ranges_checked(struct feed_state *feed, struct feed_range *range, struct feed_job *job,
-                         bool truth);
+/* A job is done. If the answer was true, its range, unless that is gone, takes the payload. */
+void feed_ranges_checked(struct feed_state *feed, struct feed_job *job, bool truth);
 
 #endif

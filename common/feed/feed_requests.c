@@ -7,11 +7,6 @@
 #include "common/base/alloc.h"
 #include "common/feed/feed_peers.h"
 
-void feed_request_clear(struct feed_request *request)
-{
-  memset(request->asks, 0, sizeof request->asks);
-}
-
 struct feed_ask *feed_request_find(struct feed_request *request, const struct feed_peer *peer,
                                    uint64_t id)
 {
@@ -58,8 +53,9 @@ static struct feed_peer *other_peer(struct feed_state *feed, const uint64_t *ask
   return peer != NULL ? peer : feed_peer_next(feed, asked, count);
 }
 
-struct feed_peer *feed_request_due(struct feed_state *feed, struct feed_request *request,
-                                   int64_t late, int *slot)
+/* The packer to ask now; NULL: none. *slot receives its place among the asks. */
+static struct feed_peer *due(struct feed_state *feed, struct feed_request *request, int64_t late,
+                             int *slot)
 {
   const int64_t now = feed->now_ms;
   uint64_t asked[FEED_ASKS];
@@ -87,23 +83,34 @@ struct feed_peer *feed_request_due(struct feed_state *feed, struct feed_request 
   return peer;
 }
 
-void feed_request_send(struct feed_state *feed, struct feed_request *request, int slot,
-                       struct feed_peer *peer, struct plm_header *header, const void *payload,
-                       size_t bytes)
+uint64_t feed_request_ask(struct feed_state *feed, struct feed_request *request, int64_t late,
+                          const struct plm_header *header, const void *payload, size_t bytes)
 {
-  PLM_ASSERT(slot >= 0 && slot < FEED_ASKS && request->asks[slot].request == 0);
-  header->request = feed->network.draw(feed->network.context);
-  PLM_ASSERT(header->request != 0); /* 0 means: none */
-  request->asks[slot] =
-      (struct feed_ask){header->request, peer->serial, peer->packer_id, feed->now_ms};
-  feed_peer_send(feed, peer, header, payload, bytes);
+  int slot;
+  struct feed_peer *peer =
+      request->state == REQUEST_WANTED ? due(feed, request, late, &slot) : NULL;
+  if (peer == NULL) return 0;
+  struct plm_header to_peer = feed_header(feed, header->type, peer);
+  to_peer.split = feed->split;
+  to_peer.epoch = header->epoch;
+  to_peer.first = header->first;
+  to_peer.count = header->count;
+  to_peer.request = feed->network.draw(feed->network.context);
+  PLM_ASSERT(to_peer.request != 0 && request->asks[slot].request == 0); /* 0 means: none */
+  const uint64_t serial = peer->serial;
+  request->asks[slot] = (struct feed_ask){to_peer.request, serial, peer->packer_id, feed->now_ms};
+  feed_peer_send(feed, peer, &to_peer, payload, bytes);
+  return serial;
 }
 
-void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,
-                        struct plm_message *message, const struct feed_job *job)
+void feed_request_check(struct feed_state *feed, struct feed_request *request,
+                        const struct feed_peer *peer, struct plm_message *message,
+                        const struct feed_job *job)
 {
   struct feed_job *made = plm_alloc(sizeof *made);
-  PLM_ASSERT(job->planned != NULL && job->owner != NULL && job->count > 0);
+  PLM_ASSERT(request->state == REQUEST_WANTED && job->planned != NULL && job->count > 0);
+  memset(request->asks, 0, sizeof request->asks);
+  request->state = REQUEST_CHECKING;
   *made = *job;
   made->feed = feed;
   made->packer_id = peer->packer_id;

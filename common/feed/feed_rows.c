@@ -32,7 +32,7 @@ static uint64_t chunks_ahead(const struct feed_state *lane, uint64_t packer_id)
 {
   uint64_t chunks = 0;
   for (const struct feed_range *range = lane->head; range != NULL; range = range->next)
-    if (range->state == RANGE_READY && range->packer_id == packer_id)
+    if (range->request.state == REQUEST_DONE && range->packer_id == packer_id)
       chunks += range->count - range->taken;
   return chunks;
 }
@@ -70,7 +70,7 @@ static void add_corpora(const struct plm_feed *feed, const struct row *row, cJSO
 
 static void add_row(const struct plm_feed *feed, const struct row *row, int64_t now, cJSON *peers)
 {
-  const bool mixture = feed->lane_names[0][0] != '\0';
+  const bool mixture = feed->lanes[0].of_source[0] != '\0';
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "packer", row->peer->name);
   cJSON_AddStringToObject(json, "host", row->peer->host);

@@ -6,14 +6,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/alloc.h"
+#include "common/base/clock.h"
 #include "common/base/log/log.h"
 #include "common/base/process/thread.h"
 #include "common/run/run.h"
 
-enum { ENDPOINT_SIZE = 512, EVERY_S = 1 };
+enum { ENDPOINT_SIZE = 512, EVERY_MS = 1000 };
 
 struct plm_feed_run {
   struct plm_feed_run_options options;
@@ -71,9 +71,7 @@ static void feed_run_tell(struct plm_feed_run *feed_run)
 /* Waits until the next round. True: plm_feed_run_close was called. */
 static bool pause_until_next(struct plm_feed_run *feed_run)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += EVERY_S;
+  const struct timespec until = plm_clock_after_ms(EVERY_MS);
   pthread_mutex_lock(&feed_run->mutex);
   while (!feed_run->closing &&
          pthread_cond_timedwait(&feed_run->changed, &feed_run->mutex, &until) != ETIMEDOUT) {
@@ -90,16 +88,6 @@ static void *run_thread(void *argument)
   return NULL;
 }
 
-static void init_mutex(struct plm_feed_run *feed_run)
-{
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&feed_run->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
-  pthread_mutex_init(&feed_run->mutex, NULL);
-}
-
 static void feed_run_release(struct plm_feed_run *feed_run)
 {
   plm_peers_remove(feed_run->options.run, feed_run->options.role);
@@ -113,7 +101,8 @@ plm_status plm_feed_run_open(const struct plm_feed_run_options *options,
 {
   struct plm_feed_run *made = plm_alloc_zeroed(1, sizeof *made);
   made->options = *options;
-  init_mutex(made);
+  plm_condition_init(&made->changed);
+  pthread_mutex_init(&made->mutex, NULL);
   feed_run_tell(made);
   const plm_status status = plm_thread_start(&made->thread, "feed-run", run_thread, made, error);
   if (status != PLM_OK) {

@@ -9,6 +9,13 @@ void feed_fail(struct feed_state *feed, const struct plm_error *error)
   feed->network.changed(feed->network.context);
 }
 
+bool feed_is_time(const struct feed_state *feed, int64_t *last, int64_t every)
+{
+  if (feed->now_ms - *last < every) return false;
+  *last = feed->now_ms;
+  return true;
+}
+
 bool feed_may_log(struct feed_state *feed)
 {
   const int64_t elapsed = feed->now_ms - feed->log_filled_ms;

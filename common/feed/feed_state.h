@@ -26,18 +26,19 @@
 
 #include "common/base/log/log.h"
 #include "common/corpus/tokenizer.h"
+#include "common/feed/feed.h"
 #include "common/feed/feed_job.h"
 #include "common/feed/feed_rate.h"
-#include "common/feed/feed_report.h"
 #include "common/wire/socket.h"
 
 enum {
   FEED_PEERS = 256,         /* packers at once */
-  FEED_BANNED = 64,         /* connections, and processes, remembered as dropped */
+  FEED_BANNED = 64,         /* processes remembered as dropped */
   FEED_GREETED = 512,       /* connections whose last HELLO is remembered */
   FEED_GREET_MS = 900,      /* between two answers to HELLO on a connection */
   FEED_LOG_MOST = 32,       /* lines about packers that may be logged at once */
   FEED_LOG_EVERY_MS = 500,  /* and after these, one in this time */
+  FEED_LOG_SOME_MS = 1000,  /* between two lines of a kind of which some are enough */
   FEED_INVALID_MOST = 8,    /* invalid messages of a peer before it is banned */
   FEED_ASKS = 3,            /* packers asked for the same */
   FEED_UNPLANNED = 8,       /* windows whose tables are asked for or checked at once */
@@ -80,42 +81,39 @@ struct feed_ask {
   int64_t sent_ms;
 };
 
-/* Something that is asked of packers until one has answered it truly. */
-struct feed_request {
-  struct feed_ask asks[FEED_ASKS];
-  uint64_t home;    /* serial of the packer that is asked first; 0: any */
-  int64_t retry_ms; /* earliest time of the next question */
+enum feed_request_state {
+  REQUEST_WANTED,
+  REQUEST_CHECKING, /* a job checks an answer */
+  REQUEST_DONE,
 };
 
-enum feed_window_state {
-  WINDOW_ASKED,    /* for tables, of which some may be here */
-  WINDOW_CHECKING, /* a job checks tables, and plans once they are complete */
-  WINDOW_PLANNED,
+/* Something that is asked of packers until one has answered it truly. */
+struct feed_request {
+  enum feed_request_state state;
+  struct feed_ask asks[FEED_ASKS]; /* while it is wanted */
+  uint64_t home;                   /* serial of the packer that is asked first; 0: any */
+  int64_t retry_ms;                /* earliest time of the next question */
 };
 
 /* A window ahead. The list is in the plan's order. */
 struct feed_window {
   struct feed_window *next;
-  enum feed_window_state state;
-  struct feed_request request;  /* for its tables */
+  struct feed_request request;  /* for its tables; done: it is planned */
   uint64_t home;                /* serial of the packer that serves it */
   bool soon;                    /* its chunks will be requested as soon as it is planned */
   uint32_t requested;           /* chunks that are in ranges */
   struct feed_planned *planned; /* a job's while it is checked */
 };
 
-enum feed_range_state { RANGE_WANTED, RANGE_CHECKING, RANGE_READY };
-
 /* Consecutive chunks of a window, which are requested, answered, checked and consumed. The list is
  * in the plan's order. */
 struct feed_range {
   struct feed_range *next;
-  enum feed_range_state state;
   struct feed_planned *planned; /* the window */
   uint32_t first, count;        /* chunks of the window */
   uint64_t bytes;               /* of the payload */
   struct feed_request request;
-  zmq_msg_t payload;  /* when ready */
+  zmq_msg_t payload;  /* once the request is done */
   uint64_t packer_id; /* that sent it */
   uint32_t taken;     /* chunks handed out */
 };
@@ -144,6 +142,7 @@ struct feed_state {
   /* never changes */
   struct feed_network network;
   char role[32];
+  char of_source[320]; /* for messages: " of source 1, PATH (FINGERPRINT)"; "" without a mixture */
   struct plm_hash run_id, plan_hash;
   struct plm_plan_parameters plan;
   const struct plm_tokenizer *tokenizer;
@@ -151,18 +150,14 @@ struct feed_state {
   uint64_t credit_most;
   bool one_of_several; /* packers of other corpora belong to other consumers of the run */
 
-  int64_t now_ms; /* of the present call */
-  struct feed_banned {
-    uint8_t routing_id[PLM_WIRE_ROUTING_ID];
-    size_t bytes;
-  } banned[FEED_BANNED]; /* connections */
-  unsigned banned_next;
+  int64_t now_ms;                       /* of the present call */
   uint64_t banned_packers[FEED_BANNED]; /* processes that lied or broke the protocol */
   unsigned banned_packers_next;
   struct feed_greeted {
     uint8_t routing_id[PLM_WIRE_ROUTING_ID];
     size_t bytes;
     int64_t answered_ms;
+    bool dropped;          /* what else comes from it is ignored */
   } greeted[FEED_GREETED]; /* connections that said HELLO */
   unsigned greeted_next;
   int64_t seek_said_ms, logged_refusal_ms, logged_invalid_ms, allowed_checked_ms;
@@ -170,16 +165,16 @@ struct feed_state {
   unsigned log_left;     /* lines about packers that may be logged now */
   uint64_t log_omitted;  /* and that were not logged since the last one */
 
-  struct plm_welcome welcome; /* plm_feed_others may change its peers */
-  bool welcome_anew;          /* they did, so all packers must get WELCOME again */
-  struct plm_hash fingerprint;
-  bool fingerprint_known, root_known, corpus_known;
+  struct plm_welcome welcome;  /* plm_feed_others may change its peers */
+  bool welcome_anew;           /* they did, so all packers must get WELCOME again */
+  struct plm_hash fingerprint; /* of the run's corpus; zero: not known */
+  struct plm_hash root;        /* the fingerprint that packers prove; zero: not known */
+  bool corpus_known;           /* and so are both of these */
   struct plm_feed_corpus corpus;
   struct feed_peer peers[FEED_PEERS];
   uint32_t peer_count;
   uint64_t next_serial, rotation;
 
-  struct plm_hash root; /* the fingerprint that packers prove, once root_known */
   struct plm_proof_split splits[PLM_SPLIT_COUNT]; /* once corpus_known; the root is theirs */
   struct plm_label_schema labels;          /* once corpus_known; does not change afterwards */
   struct plm_plan *plans[PLM_SPLIT_COUNT]; /* NULL until it is needed */
@@ -194,13 +189,13 @@ struct feed_state {
   uint64_t home, prepared; /* serials of the packers that serve the window that is requested, and
                               the one after it */
   struct feed_range *head, **tail; /* ranges in order */
-  struct feed_range *spare;        /* free ranges */
   uint64_t credit, in_flight;      /* bytes: allowed in flight; requested or ready */
   char lie[320];                   /* the last false answer: packer and document; "": none */
   bool wanted;                     /* chunks may be requested: the user has called next or seek */
   bool starved;                    /* the user has waited since the last measurement */
   bool reading;            /* the user copies from the first range, while other calls are made */
   struct plm_error failed; /* unless its status is PLM_OK, every call returns it */
+  int64_t alone_ms;        /* since when there is no packer, but others of other sources */
   int64_t progress_ms;     /* when the last DATA came, a packer joined or the last one left */
 
   uint64_t consumed_bytes; /* by the user since the start */
@@ -212,6 +207,8 @@ struct feed_state {
 
 /* Makes all current and later calls return error; an earlier failure takes precedence. */
 void feed_fail(struct feed_state *feed, const struct plm_error *error);
+/* Whether `every` milliseconds have passed since *last, which becomes the present time then. */
+bool feed_is_time(const struct feed_state *feed, int64_t *last, int64_t every);
 /* Whether a line about a packer may be logged now. Peers can cause any number of them. */
 bool feed_may_log(struct feed_state *feed);
 /* The greatest payload that a packer may send. Label records may add FEED_LABELS_MOST to the other

@@ -9,13 +9,17 @@
 
 /* ---- the list ----------------------------------------------------------------------------- */
 
+static bool is_planned(const struct feed_window *window)
+{
+  return window->request.state == REQUEST_DONE;
+}
+
 static void pop(struct feed_state *feed)
 {
   struct feed_window *window = feed->windows;
   feed->windows = window->next;
   if (feed->windows == NULL) feed->window_tail = &feed->windows;
-  feed_request_clear(&window->request);
-  feed->unplanned -= window->state != WINDOW_PLANNED;
+  feed->unplanned -= !is_planned(window);
   feed_planned_release(window->planned);
   free(window);
 }
@@ -46,14 +50,6 @@ static plm_status open_plan(struct feed_state *feed, struct plm_error *error)
   return plm_error_hint(error, "ingest more sequences, or with another --split");
 }
 
-/* The packer of the next window: another one than the last window's, if there is one, so that each
- * has time to prepare. */
-static uint64_t choose_home(struct feed_state *feed)
-{
-  const struct feed_peer *peer = feed_peer_next(feed, NULL, 0);
-  return peer != NULL ? peer->serial : 0;
-}
-
 static plm_status add_window(struct feed_state *feed, bool soon, struct plm_error *error)
 {
   const struct plm_plan *plan = feed->plans[feed->split];
@@ -76,7 +72,9 @@ static plm_status add_window(struct feed_state *feed, bool soon, struct plm_erro
   struct feed_window *window = plm_alloc_zeroed(1, sizeof *window);
   window->planned = feed_planned_open(&of);
   window->soon = soon;
-  window->home = window->request.home = choose_home(feed);
+  /* another packer than the last window's, if there is one, so that each has time to prepare */
+  const struct feed_peer *home = feed_peer_next(feed, NULL, 0);
+  window->home = window->request.home = home != NULL ? home->serial : 0;
   *feed->window_tail = window;
   feed->window_tail = &window->next;
   feed->unplanned++;
@@ -104,7 +102,7 @@ static bool wants_window(const struct feed_state *feed)
   if (feed->plan.token_limit != 0 && feed->unplanned > 0) return false;
   for (const struct feed_window *window = feed->windows; window != NULL; window = window->next) {
     untouched += window->requested == 0;
-    if (window->state == WINDOW_PLANNED) bytes += unrequested_bytes(window);
+    if (is_planned(window)) bytes += unrequested_bytes(window);
   }
   return untouched < 2 || (bytes < feed->credit / 4 && feed->unplanned < FEED_UNPLANNED);
 }
@@ -136,8 +134,7 @@ static void pass(struct feed_state *feed)
 
 static void say_seeking(struct feed_state *feed)
 {
-  if (feed->now_ms - feed->seek_said_ms < FEED_WAITING_MS) return;
-  feed->seek_said_ms = feed->now_ms;
+  if (!feed_is_time(feed, &feed->seek_said_ms, FEED_WAITING_MS)) return;
   plm_info("counting the chunks of epoch %llu up to the %s's place: window %llu of %llu",
            (unsigned long long)feed->place.epoch, feed->role,
            (unsigned long long)feed->place.window + 1,
@@ -146,7 +143,7 @@ static void say_seeking(struct feed_state *feed)
 
 void feed_windows_leave(struct feed_state *feed)
 {
-  while (feed->windows != NULL && feed->windows->state == WINDOW_PLANNED &&
+  while (feed->windows != NULL && is_planned(feed->windows) &&
          feed->place.chunk >= feed->windows->planned->window.chunks)
     pass(feed);
 }
@@ -160,7 +157,7 @@ static void seek(struct feed_state *feed)
     feed->progress_ms = feed->now_ms;
     say_seeking(feed);
   }
-  if (feed->windows == NULL || feed->windows->state != WINDOW_PLANNED) return;
+  if (feed->windows == NULL || !is_planned(feed->windows)) return;
   feed->windows->requested = (uint32_t)feed->place.chunk;
   feed->seeking = false;
 }
@@ -169,20 +166,17 @@ static void seek(struct feed_state *feed)
 
 static void feed_windows_ask(struct feed_state *feed, struct feed_window *window, int64_t late)
 {
-  int slot;
   uint8_t payload[8];
-  struct feed_peer *peer = feed_request_due(feed, &window->request, late, &slot);
-  if (peer == NULL) return;
-  const struct feed_planned *planned = window->planned;
-  const struct plm_prove prove = {.group = planned->tables.groups, .soon = window->soon};
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_PROVE, peer);
-  header.split = feed->split;
-  header.epoch = planned->epoch;
-  header.first = planned->index;
-  header.count = planned->groups - prove.group;
-  window->home = peer->serial;
-  feed_request_send(feed, &window->request, slot, peer, &header, payload,
-                    plm_prove_encode(&prove, payload));
+  const struct feed_planned *of = window->planned;
+  if (window->request.state != REQUEST_WANTED) return; /* a job has the tables, or they are gone */
+  const struct plm_prove prove = {.group = of->tables.groups, .soon = window->soon};
+  const struct plm_header header = {.type = PLM_MESSAGE_PROVE,
+                                    .epoch = of->epoch,
+                                    .first = of->index,
+                                    .count = of->groups - prove.group};
+  const uint64_t asked = feed_request_ask(feed, &window->request, late, &header, payload,
+                                          plm_prove_encode(&prove, payload));
+  if (asked != 0) window->home = asked;
 }
 
 void feed_windows_tick(struct feed_state *feed, int64_t late)
@@ -194,8 +188,7 @@ void feed_windows_tick(struct feed_state *feed, int64_t late)
     feed_windows_leave(feed); /* one beyond the token limit, which has no chunks */
   add_windows(feed);
   for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
-    if (window->state == WINDOW_ASKED && feed->failed.status == PLM_OK)
-      feed_windows_ask(feed, window, late);
+    if (feed->failed.status == PLM_OK) feed_windows_ask(feed, window, late);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
@@ -208,21 +201,17 @@ bool feed_windows_proof(struct feed_state *feed, struct feed_peer *peer,
          feed_request_find(&window->request, peer, message->header.request) == NULL)
     window = window->next;
   if (window == NULL) return false;
-  PLM_ASSERT(window->state == WINDOW_ASKED); /* an answer ends all its questions */
-  feed_request_clear(&window->request);
-  struct feed_planned *planned = window->planned;
-  const uint32_t count = message->header.count;
-  struct plm_error error;
-  if (count == 0 || count > planned->groups - planned->tables.groups) {
+  PLM_ASSERT(window->request.state == REQUEST_WANTED); /* an answer ends all its questions */
+  const struct feed_job job = {
+      .planned = window->planned, .tables = true, .count = message->header.count};
+  if (job.count == 0 || job.count > job.planned->groups - job.planned->tables.groups) {
+    struct plm_error error;
     (void)plm_error_set(&error, PLM_PROTOCOL, "PROOF of %u groups, which were not asked for",
-                        count);
+                        job.count);
     feed_peer_lied(feed, peer->packer_id, peer->name, &error);
     return true;
   }
-  window->state = WINDOW_CHECKING;
-  feed_request_check(
-      feed, peer, message,
-      &(struct feed_job){.planned = planned, .tables = true, .count = count, .owner = window});
+  feed_request_check(feed, &window->request, peer, message, &job);
   return true;
 }
 
@@ -236,22 +225,17 @@ static void note_tokens(struct feed_state *feed, const struct feed_planned *plan
   feed->next_window = 0;
 }
 
-void feed_windows_checked(struct feed_state *feed, struct feed_window *window, bool truth)
+void feed_windows_checked(struct feed_state *feed, const struct feed_job *job, bool truth)
 {
-  const struct feed_planned *planned = window->planned;
-  PLM_ASSERT(window->state == WINDOW_CHECKING);
-  window->state = WINDOW_ASKED;
+  struct feed_window *window = feed->windows;
+  while (window != NULL && window->planned != job->planned) window = window->next;
+  if (window == NULL) return;
+  PLM_ASSERT(window->request.state == REQUEST_CHECKING);
+  window->request.state = REQUEST_WANTED;
   if (truth) feed->progress_ms = feed->now_ms;
-  if (!truth || !planned->complete) return;
-  window->state = WINDOW_PLANNED;
+  if (!truth || !job->planned->complete) return;
+  window->request.state = REQUEST_DONE;
   PLM_ASSERT(feed->unplanned > 0 && window->requested == 0);
   feed->unplanned--;
-  note_tokens(feed, planned);
-}
-
-struct feed_window *feed_windows_find(const struct feed_state *feed, const struct feed_job *job)
-{
-  for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
-    if (window == job->owner && window->planned == job->planned) return window;
-  return NULL;
+  note_tokens(feed, job->planned);
 }

@@ -15,9 +15,7 @@ void feed_windows_leave(struct feed_state *feed);
 /* Takes PROOF for a window, and its payload, if it was asked for. False: it was not. */
 bool feed_windows_proof(struct feed_state *feed, struct feed_peer *peer,
                         struct plm_message *message);
-/* The window that a job is for; NULL: it is gone. */
-struct feed_window *feed_windows_find(const struct feed_state *feed, const struct feed_job *job);
-/* A job of the window is done, and its answer was true or false. */
-void feed_windows_checked(struct feed_state *feed, struct feed_window *window, bool truth);
+/* A job is done, and the answer for its window, unless that is gone, was true or false. */
+void feed_windows_checked(struct feed_state *feed, const struct feed_job *job, bool truth);
 
 #endif

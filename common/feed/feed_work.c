@@ -7,6 +7,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/process/thread.h"
+#include "common/base/process/wake.h"
 
 enum { THREADS_MOST = 4, PROCESSORS_A_THREAD = 4 };
 
@@ -59,11 +60,9 @@ static void *check_answers(void *argument)
     }
     pthread_mutex_unlock(&work->mutex);
     feed_job_do(job, &scratch);
-    const uint64_t one = 1;
     pthread_mutex_lock(&work->mutex);
     queue_add(&work->done, job);
-    const ssize_t ignored = write(work->wake, &one, sizeof one);
-    (void)ignored; /* it only fails if the counter is full, and then the reader wakes as well */
+    plm_wake(work->wake);
   }
   pthread_mutex_unlock(&work->mutex);
   plm_data_scratch_deinit(&scratch);

@@ -5,8 +5,8 @@
 #include "common/feed/feed_job.h"
 
 struct feed_work;
-/* Starts the threads: one for each four processors, from 1 to 4. wake: an eventfd that is written
- * to when a job is done. */
+/* Starts the threads: one for each four processors, from 1 to 4. wake: of plm_wake_open, woken
+ * when a job is done. */
 plm_status feed_work_open(int wake, struct feed_work **work, struct plm_error *error);
 /* Joins the threads and frees all jobs. NULL is fine. */
 void feed_work_close(struct feed_work *work);

@@ -5,7 +5,7 @@
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
-#include "common/feed/feed_report.h"
+#include "common/feed/feed.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 

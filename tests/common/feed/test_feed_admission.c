@@ -51,7 +51,7 @@ static void only_packers_of_the_run_are_admitted(void **state)
 /* With a fingerprint, a packer may have an upgraded corpus, but all of them the same one. */
 static void a_known_corpus_may_be_upgraded(void **state)
 {
-  struct feed_machine_options options = machine_scene_options();
+  struct plm_feed_options options = machine_scene_options();
   struct plm_hello hello = machine_scene_hello(1, 30);
   (void)state;
   machine_scene_close(&scene);
@@ -72,7 +72,7 @@ static void a_known_corpus_may_be_upgraded(void **state)
 /* A packer of another consumer's corpus is told that it is not needed here. */
 static void packers_of_other_sources_are_sent_on(void **state)
 {
-  struct feed_machine_options options = machine_scene_options();
+  struct plm_feed_options options = machine_scene_options();
   struct plm_hello hello = machine_scene_hello(1, 31);
   (void)state;
   machine_scene_close(&scene);
@@ -97,7 +97,7 @@ static void packers_of_other_sources_are_sent_on(void **state)
 
 static void clusters_are_needed_to_sample_them(void **state)
 {
-  struct feed_machine_options options = machine_scene_options();
+  struct plm_feed_options options = machine_scene_options();
   struct plm_hello hello = machine_scene_hello(1, 30);
   (void)state;
   machine_scene_close(&scene);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -197,18 +196,6 @@ static void a_key_that_was_removed_is_refused(void **state)
   part(&host);
 }
 
-static void a_wake_is_an_event(void **state)
-{
-  (void)state;
-  static struct plm_feed feed;
-  uint64_t wakes = 0;
-  feed.wake = eventfd(0, EFD_NONBLOCK);
-  feed_handle_wake(&feed);
-  assert_int_equal(read(feed.wake, &wakes, sizeof wakes), sizeof wakes);
-  assert_int_equal(wakes, 1);
-  close(feed.wake);
-}
-
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
@@ -218,7 +205,6 @@ int main(void)
       cmocka_unit_test(another_corpus_than_asked_for_is_refused),
       cmocka_unit_test(a_key_that_was_removed_is_refused),
       cmocka_unit_test(a_feed_without_corpora_says_so),
-      cmocka_unit_test(a_wake_is_an_event),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static plm_status take_batches(void *context, struct plm_error *error)
   struct feed_batch *batch;
   plm_status status = PLM_OK;
   (void)context;
-  for (uint32_t chunks = 1; chunks < 4 && status == PLM_OK; chunks++) {
+  for (uint32_t chunks = 1; chunks < 64 && status == PLM_OK; chunks *= 4) {
     status = feed_batch_acquire(&batches, chunks, 64, 2, &batch, error);
     if (status == PLM_OK) memset(batch->tokens, 1, (size_t)chunks * 64 * 2);
     if (status == PLM_OK) feed_batch_give(&batches, batch->tokens);

@@ -82,7 +82,7 @@ static void wait_ready(struct plm_feed *feed, uint32_t chunks)
     nanosleep(&pause, NULL);
     pthread_mutex_lock(&feed->mutex);
     const struct feed_range *range = feed->lanes[0].head;
-    for (ready = 0; range != NULL && range->state == RANGE_READY; range = range->next)
+    for (ready = 0; range != NULL && range->request.state == REQUEST_DONE; range = range->next)
       ready += range->count - range->taken;
     pthread_mutex_unlock(&feed->mutex);
   }

@@ -118,7 +118,9 @@ static void the_corpus_is_learnt_once(void **state)
   machine_scene_join(&scene, 1, 0);
   machine_scene_join(&scene, 2, 1);
   assert_int_equal(scene.changed, 1);
-  assert_true(scene.feed.corpus_known && scene.feed.root_known && scene.feed.fingerprint_known);
+  const struct plm_hash fingerprint = machine_scene_hello(1, 30).fingerprint;
+  assert_true(scene.feed.corpus_known && plm_hash_equal(scene.feed.root, fingerprint));
+  assert_true(plm_hash_equal(scene.feed.fingerprint, fingerprint));
   assert_int_equal(scene.feed.corpus.documents[0], 30);
   assert_int_equal(scene.feed.splits[0].documents, 30);
   assert_null(scene.feed.corpus.labels);
@@ -273,7 +275,7 @@ static void a_packer_that_cannot_be_told_is_forgotten(void **state)
 /* Keys are looked at once a second. */
 static void a_packer_whose_key_is_removed_is_dropped(void **state)
 {
-  const struct feed_machine_options options = machine_scene_options();
+  const struct plm_feed_options options = machine_scene_options();
   (void)state;
   machine_scene_close(&scene);
   machine_scene_open(&scene, &options, true);

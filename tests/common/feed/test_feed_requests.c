@@ -5,9 +5,26 @@
 
 #include "tests/support/harness/cmocka_all.h"
 
-enum { NOW = 100000, LATE = 1000 };
+enum { NOW = 100000, LATE = 1000, DRAWN = 99 };
 
 static struct feed_state *feed;
+
+static uint64_t draw(void *context)
+{
+  (void)context;
+  return DRAWN;
+}
+
+static plm_status take(void *context, const uint8_t *routing_id, size_t routing_id_bytes,
+                       struct plm_header *header, const void *payload, size_t payload_bytes,
+                       struct plm_error *error)
+{
+  (void)context, (void)routing_id, (void)routing_id_bytes, (void)payload, (void)error;
+  assert_int_equal(header->request, DRAWN);
+  assert_int_equal(header->first, 5);
+  assert_int_equal(payload_bytes, 0);
+  return PLM_OK;
+}
 
 /* Packers with the serials 1, 2, …, each of a process of its own. */
 static void begin(int packers)
@@ -15,6 +32,8 @@ static void begin(int packers)
   feed = calloc(1, sizeof *feed);
   assert_non_null(feed);
   feed->now_ms = NOW;
+  feed->tokenizer = plm_tokenizer_of(PLM_TOKENIZER_ESM);
+  feed->network = (struct feed_network){.draw = draw, .send = take};
   for (int i = 0; i < packers; i++)
     feed->peers[i] =
         (struct feed_peer){.used = true, .serial = (uint64_t)i + 1, .packer_id = (uint64_t)i + 101};
@@ -26,11 +45,21 @@ static struct feed_ask ask_of(uint64_t serial, int64_t age_ms)
       .request = 7, .peer = serial, .packer_id = serial + 100, .sent_ms = NOW - age_ms};
 }
 
-/* The serial of the packer that is asked; 0: none. */
+/* The serial of the packer that is asked, and the slot of the question, which is forgotten; 0 and
+ * -1: none. */
 static uint64_t due(struct feed_request *request, int *slot)
 {
-  const struct feed_peer *peer = feed_request_due(feed, request, LATE, slot);
-  return peer != NULL ? peer->serial : 0;
+  const struct plm_header header = {.type = PLM_MESSAGE_GET, .first = 5};
+  const uint64_t serial = feed_request_ask(feed, request, LATE, &header, NULL, 0);
+  *slot = -1;
+  for (int i = 0; i < FEED_ASKS; i++) {
+    if (request->asks[i].request != DRAWN) continue;
+    assert_int_equal(request->asks[i].peer, serial);
+    assert_int_equal(request->asks[i].sent_ms, NOW);
+    request->asks[i] = (struct feed_ask){0};
+    *slot = i;
+  }
+  return serial;
 }
 
 /* Each slot is used, the first one last. */
@@ -113,6 +142,8 @@ static void an_old_ask_is_forgotten(void **state)
   assert_int_equal(due(&request, &slot), 1);
   assert_int_equal(request.asks[0].request, 0);
   assert_int_equal(request.home, 1);
+  request.state = REQUEST_CHECKING; /* an answer has come */
+  assert_int_equal(due(&request, &slot), 0);
   free(feed);
 }
 

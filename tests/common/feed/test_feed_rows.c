@@ -21,18 +21,15 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 enum { LANES = 2 };
 
 static struct feed_state *lanes;
-static char names[LANES][FEED_LANE_NAME];
 static struct plm_feed feed;
 
 static int begin(void **state)
 {
   (void)state;
   lanes = calloc(LANES, sizeof *lanes);
-  memset(names, 0, sizeof names);
   memset(&feed, 0, sizeof feed);
   feed.lanes = lanes;
   feed.lane_count = LANES;
-  feed.lane_names = names;
   return pthread_mutex_init(&feed.mutex, NULL) != 0;
 }
 
@@ -97,17 +94,17 @@ static void a_packer_of_several_sources_has_one_row(void **state)
   (void)state;
   feed.folders = folders;
   feed.folder_count = LANES;
-  strcpy(names[0], "source 0");
-  strcpy(names[1], "source 1");
+  strcpy(lanes[0].of_source, "source 0");
+  strcpy(lanes[1].of_source, "source 1");
   add_peer(0, 2, 1, 1);
   add_peer(1, 0, 2, 3);
   add_peer(1, 5, 1, 2);
   lanes[0].prepared = 1;
   lanes[1].prepared = 3;
-  struct feed_range ranges[4] = {{.state = RANGE_READY, .taken = 2, .count = 10},
-                                 {.state = RANGE_READY, .taken = 0, .count = 100},
-                                 {.state = RANGE_WANTED, .taken = 0, .count = 1000},
-                                 {.state = RANGE_READY, .taken = 1, .count = 5}};
+  struct feed_range ranges[4] = {{.request.state = REQUEST_DONE, .taken = 2, .count = 10},
+                                 {.request.state = REQUEST_DONE, .taken = 0, .count = 100},
+                                 {.request.state = REQUEST_WANTED, .taken = 0, .count = 1000},
+                                 {.request.state = REQUEST_DONE, .taken = 1, .count = 5}};
   for (int i = 0; i < 4; i++) ranges[i].packer_id = i == 1 ? 2 : 1;
   for (int i = 0; i < 2; i++) ranges[i].next = &ranges[i + 1];
   lanes[1].head = &ranges[0];

@@ -20,7 +20,7 @@ enum { SEEDS = 300, FEW_SEEDS = 50, MOST_MS = 180000 };
 struct run {
   struct sim_world world;
   struct feed_state *feed;
-  struct feed_machine_options options;
+  struct plm_feed_options options;
   struct plm_plan_place place; /* of the chunk that comes next */
   uint64_t left;               /* chunks that the user still wants */
   unsigned bans;               /* of the present feed */
@@ -86,7 +86,7 @@ static void consume_chunks(struct run *run)
   }
   REQUIRE(run, ready.chunks > 0 && ready.chunks <= most);
   for (uint32_t i = 0; i < ready.chunks; i++) check_chunk(run, &ready, i);
-  (void)feed_machine_end(feed, &ready);
+  (void)feed_machine_end(feed, &ready, true);
   small_corpus_settle(run->world.corpus, &run->place);
   REQUIRE(run, feed->place.epoch == run->place.epoch && feed->place.window == run->place.window &&
                    feed->place.before == run->place.before &&
@@ -111,7 +111,10 @@ static void seek(struct run *run)
 static void open_feed(struct run *run)
 {
   const struct feed_network network = sim_network(&run->world);
-  feed_machine_init(run->feed, &run->options, &network, run->world.now_ms);
+  const struct plm_feed_source_options source = {.plan = run->options.plan,
+                                                 .fingerprint = run->options.fingerprint,
+                                                 .root = run->options.root};
+  feed_machine_init(run->feed, &run->options, &source, &network, run->world.now_ms);
   feed_machine_seek(run->feed, PLM_SPLIT_TRAIN, &run->place);
   run->feed->wanted = true;
   run->bans = 0;
@@ -148,7 +151,7 @@ static void draw_run(struct run *run, uint64_t seed)
   static struct feed_state feed;
   *run = (struct run){.feed = &feed};
   run->options =
-      (struct feed_machine_options){.role = "trainer", .run_id = {1, 2}, .split = PLM_SPLIT_TRAIN};
+      (struct plm_feed_options){.role = "trainer", .run_id = {1, 2}, .split = PLM_SPLIT_TRAIN};
   sim_open(&run->world, seed, run->options.run_id);
   run->options.plan = run->world.corpus->parameters;
   if (sim_below(&run->world, 2) == 0) run->options.fingerprint = run->world.corpus->fingerprint;

@@ -49,7 +49,7 @@ static void add(uint64_t index, uint32_t chunks, bool last)
   struct feed_window *window = calloc(1, sizeof *window);
   assert_non_null(window);
   const struct feed_planned of = {.index = index, .complete = true, .last = last};
-  window->state = WINDOW_PLANNED;
+  window->request.state = REQUEST_DONE;
   window->planned = feed_planned_open(&of);
   window->planned->window.chunks = chunks;
   window->planned->offset = calloc(chunks + 1, sizeof *window->planned->offset);
@@ -109,7 +109,7 @@ static void the_place_may_be_in_a_later_window(void **state)
   assert_true(feed->seeking);
   is_at(0, 1, CHUNKS, 0);
   assert_int_equal(feed->windows->planned->index, 1);
-  assert_int_equal(feed->windows->state, WINDOW_ASKED);
+  assert_int_equal(feed->windows->request.state, REQUEST_WANTED);
 }
 
 /* Also without a place to find, a window is left that the limit of tokens has left without chunks,
@@ -132,11 +132,14 @@ static void true_answers_are_counted(void **state)
   (void)state;
   for (uint64_t n = 1; n <= 3; n++) {
     const bool truth = n < 3;
-    struct feed_range range = {.state = RANGE_CHECKING, .first = 4, .count = 2, .bytes = 10};
+    struct feed_range range = {
+        .request.state = REQUEST_CHECKING, .first = 4, .count = 2, .bytes = 10};
     struct feed_job job = {.first = 4, .count = 2, .real_tokens = 7, .packer_id = 9};
     zmq_msg_init(&job.payload);
-    feed_ranges_checked(feed, &range, &job, truth);
-    assert_int_equal(range.state, truth ? RANGE_READY : RANGE_WANTED);
+    feed->head = &range;
+    feed_ranges_checked(feed, &job, truth);
+    feed->head = NULL;
+    assert_int_equal(range.request.state, truth ? REQUEST_DONE : REQUEST_WANTED);
     assert_int_equal(range.packer_id, truth ? 9 : 0);
     assert_int_equal(feed->counters.chunks, 2 * (truth ? n : 2));
     assert_int_equal(feed->counters.real_tokens, 7 * (truth ? n : 2));

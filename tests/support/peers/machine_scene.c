@@ -58,22 +58,22 @@ static void scene_changed(void *context)
   scene->changed++;
 }
 
-struct feed_machine_options machine_scene_options(void)
+struct plm_feed_options machine_scene_options(void)
 {
-  return (struct feed_machine_options){.role = "trainer",
-                                       .run_id = run_id,
-                                       .plan = {.max_length = 64,
-                                                .alignment = 4,
-                                                .window_groups = 2,
-                                                .packing = PLM_PACKING_BEST_FIT,
-                                                .truncate = PLM_TRUNCATE_HEAD,
-                                                .tokenizer = PLM_TOKENIZER_ESM,
-                                                .shuffle = true},
-                                       .split = PLM_SPLIT_TRAIN,
-                                       .credit_bytes = 8 << 20};
+  return (struct plm_feed_options){.role = "trainer",
+                                   .run_id = run_id,
+                                   .plan = {.max_length = 64,
+                                            .alignment = 4,
+                                            .window_groups = 2,
+                                            .packing = PLM_PACKING_BEST_FIT,
+                                            .truncate = PLM_TRUNCATE_HEAD,
+                                            .tokenizer = PLM_TOKENIZER_ESM,
+                                            .shuffle = true},
+                                   .split = PLM_SPLIT_TRAIN,
+                                   .credit_bytes = 8 << 20};
 }
 
-void machine_scene_open(struct machine_scene *scene, const struct feed_machine_options *options,
+void machine_scene_open(struct machine_scene *scene, const struct plm_feed_options *options,
                         bool keyed)
 {
   const struct feed_network network = {.context = scene,
@@ -85,7 +85,9 @@ void machine_scene_open(struct machine_scene *scene, const struct feed_machine_o
                                        .changed = scene_changed};
   memset(scene, 0, sizeof *scene);
   scene->sent = must(calloc(SCENE_SENT, sizeof *scene->sent));
-  feed_machine_init(&scene->feed, options, &network, SCENE_START_MS);
+  const struct plm_feed_source_options source = {
+      .plan = options->plan, .fingerprint = options->fingerprint, .root = options->root};
+  feed_machine_init(&scene->feed, options, &source, &network, SCENE_START_MS);
 }
 
 void machine_scene_close(struct machine_scene *scene)
@@ -96,7 +98,7 @@ void machine_scene_close(struct machine_scene *scene)
 
 int machine_scene_begin(void **state)
 {
-  const struct feed_machine_options options = machine_scene_options();
+  const struct plm_feed_options options = machine_scene_options();
   machine_scene_open(*state, &options, false);
   return 0;
 }

@@ -24,8 +24,8 @@ struct machine_scene {
 };
 
 /* Of a trainer that does not know the corpus yet. */
-struct feed_machine_options machine_scene_options(void);
-void machine_scene_open(struct machine_scene *scene, const struct feed_machine_options *options,
+struct plm_feed_options machine_scene_options(void);
+void machine_scene_open(struct machine_scene *scene, const struct plm_feed_options *options,
                         bool keyed);
 void machine_scene_close(struct machine_scene *scene);
 
