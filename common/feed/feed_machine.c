@@ -51,7 +51,10 @@ void feed_machine_deinit(struct feed_state *feed)
 {
   feed_ranges_clear(feed);
   feed_windows_clear(feed);
-  for (int split = 0; split < PLM_SPLIT_COUNT; split++) plm_plan_close(feed->plans[split]);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    plm_plan_close(feed->plans[split]);
+    plm_known_groups_close(feed->known[split]);
+  }
   plm_label_schema_deinit(&feed->labels);
 }
 

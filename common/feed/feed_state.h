@@ -178,6 +178,7 @@ struct feed_state {
   struct plm_proof_split splits[PLM_SPLIT_COUNT]; /* once corpus_known; the root is theirs */
   struct plm_label_schema labels;          /* once corpus_known; does not change afterwards */
   struct plm_plan *plans[PLM_SPLIT_COUNT]; /* NULL until it is needed */
+  struct plm_known_groups *known[PLM_SPLIT_COUNT]; /* the same; also if the split is too large */
 
   enum plm_split split;
   struct plm_plan_place place;                /* of the next chunk handed out */

@@ -44,6 +44,9 @@ static plm_status open_plan(struct feed_state *feed, struct plm_error *error)
   if (*plan != NULL) return PLM_OK;
   const plm_status status =
       plm_plan_open(&feed->plan, split->documents, split->clusters, plan, error);
+  if (status == PLM_OK)
+    feed->known[feed->split] =
+        plm_known_groups_open(split->documents, plm_tables_leaf_bytes(feed->labels.count > 0));
   if (status != PLM_NOT_FOUND) return status;
   (void)plm_error_set(error, PLM_NOT_FOUND, "the corpus has no documents in split %s",
                       plm_split_name(feed->split));
@@ -62,6 +65,7 @@ static plm_status add_window(struct feed_state *feed, bool soon, struct plm_erro
       .index = feed->next_window,
       .groups = plm_plan_group_count(plan, feed->next_window),
       .tokens = feed->next_tokens,
+      .tables = {.known = feed->known[feed->split]},
       .last = feed->next_window + 1 == plm_plan_windows(plan),
   };
   if (of.groups == 0)

@@ -30,6 +30,7 @@
 #include "common/base/status.h"
 #include "common/plan/plan.h"
 #include "common/proof/proof.h"
+#include "common/wire/known_groups.h"
 
 /* A window of a plan, opened by plm_plan_open: one that was opened for a corpus ends at
  * token_limit.
@@ -61,7 +62,10 @@ struct plm_tables {
   struct plm_proof_digest *digests; /* of their sequences */
   struct plm_proof_digest *labels;  /* of their label records; undefined without labels */
   size_t group_capacity, document_capacity;
+  struct plm_known_groups *known; /* of the split, borrowed; NULL: nothing is kept */
 };
+/* Bytes of a leaf of a whole group. */
+size_t plm_tables_leaf_bytes(bool labelled);
 void plm_tables_deinit(struct plm_tables *tables);
 
 /* Reads and proves the tables of the next `count` groups of the window, and adds them. On an error

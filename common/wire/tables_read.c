@@ -117,6 +117,8 @@ struct group {
   struct plm_proof_digest *digests, *labels;
   bool labelled;
   uint32_t proven; /* of the needed documents, from the first */
+  struct plm_known_groups *known;
+  const uint8_t *whole; /* the leaves of the whole group of documents that was read last, or NULL */
 };
 
 static struct plm_proof_node root_of(const uint8_t hash[PLM_PROOF_HASH_BYTES], uint64_t sum)
@@ -162,7 +164,7 @@ static uint32_t needed_in(const struct group *out, uint64_t group)
   return end - out->proven;
 }
 
-static size_t leaf_bytes(bool labelled)
+size_t plm_tables_leaf_bytes(bool labelled)
 {
   return LEAF_BYTES + (labelled ? PLM_PROOF_SHORT_BYTES : 0);
 }
@@ -174,7 +176,7 @@ static const uint8_t *read_leaf(const uint8_t *bytes, bool labelled, uint32_t *l
   *length = read_u32(bytes);
   memcpy(sequence->bytes, bytes + 4, sizeof sequence->bytes);
   if (labelled) memcpy(label->bytes, bytes + LEAF_BYTES, sizeof label->bytes);
-  return bytes + leaf_bytes(labelled);
+  return bytes + plm_tables_leaf_bytes(labelled);
 }
 
 /* Kind 1: reads the leaves of a whole group, and computes its root. */
@@ -186,11 +188,13 @@ static plm_status read_whole(struct wire_reader *in, uint64_t documents, uint64_
                  needed = needed_in(out, group);
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
   struct plm_proof_digest digests[PLM_PROOF_GROUP], labels[PLM_PROOF_GROUP];
-  const uint8_t *bytes = wire_take(in, count * leaf_bytes(out->labelled));
+  const size_t size = count * plm_tables_leaf_bytes(out->labelled);
+  const uint8_t *bytes = out->whole = wire_take(in, size);
   if (bytes == NULL) return short_payload(error);
   for (uint32_t i = 0; i < count; i++)
     bytes = read_leaf(bytes, out->labelled, &lengths[i], &digests[i], &labels[i]);
-  *root = plm_proof_group(lengths, digests, out->labelled ? labels : NULL, count);
+  if (!plm_known_groups_find(out->known, group, out->whole, size, root))
+    *root = plm_proof_group(lengths, digests, out->labelled ? labels : NULL, count);
   for (uint32_t i = out->proven; i < out->proven + needed; i++) {
     const uint64_t at = out->numbers[i] % PLM_GROUP_DOCUMENTS;
     out->lengths[i] = lengths[at];
@@ -217,7 +221,7 @@ static plm_status read_leaves(struct wire_reader *in, uint64_t documents, uint64
     const struct plm_proof_range range = {at, at + 1, count};
     struct plm_proof_node path[PLM_PROOF_PATH];
     size_t nodes;
-    const uint8_t *bytes = wire_take(in, leaf_bytes(out->labelled));
+    const uint8_t *bytes = wire_take(in, plm_tables_leaf_bytes(out->labelled));
     if (bytes == NULL) return short_payload(error);
     (void)read_leaf(bytes, out->labelled, &out->lengths[i], &out->digests[i], &label);
     if (out->labelled) out->labels[i] = label;
@@ -279,6 +283,7 @@ static plm_status read_span(struct wire_reader *in, const struct plm_proof_split
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for a span of %u groups", count);
   const struct plm_proof_range range = {first, first + count, groups};
   plm_status status = PLM_OK;
+  out->whole = NULL;
   for (uint32_t i = 0; i < count && status == PLM_OK; i++)
     status = read_group(in, split->documents, first + i, out, &roots[i], error);
   if (status == PLM_OK) status = read_path(in, PLM_PROOF_PLAIN, &range, path, &nodes, error);
@@ -287,6 +292,11 @@ static plm_status read_span(struct wire_reader *in, const struct plm_proof_split
     status = plm_error_set(error, PLM_CORRUPT,
                            "documents %llu.. are not what the corpus's fingerprint proves",
                            (unsigned long long)out->numbers[proven]);
+  if (status == PLM_OK && count == 1 && out->whole != NULL)
+    plm_known_groups_add(out->known, first, out->whole,
+                         plm_corpus_group_documents(split->documents, first) *
+                             plm_tables_leaf_bytes(out->labelled),
+                         &roots[0]);
   free(roots);
   return status;
 }
@@ -315,7 +325,7 @@ static size_t least_bytes(const struct plm_tables_window *of, const struct plm_p
   size_t needed = 0;
   for (uint32_t i = 0; i < count; i++)
     needed += plm_corpus_group_documents(clusters ? split->clusters : split->documents, groups[i]);
-  return needed * leaf_bytes(of->labelled);
+  return needed * plm_tables_leaf_bytes(of->labelled);
 }
 
 static plm_status read_groups(const struct plm_tables_window *of,
@@ -332,7 +342,8 @@ static plm_status read_groups(const struct plm_tables_window *of,
                         .lengths = tables->lengths + begin,
                         .digests = tables->digests + begin,
                         .labels = tables->labels + begin,
-                        .labelled = of->labelled};
+                        .labelled = of->labelled,
+                        .known = tables->known};
     PLM_TRY(read_plan_group(in, of, split, groups[i], &out, error));
     begin += out.count;
     tables->begin[tables->groups + i + 1] = begin;
