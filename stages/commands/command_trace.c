@@ -99,10 +99,7 @@ static plm_status trace_run(const struct plm_command_context *context, struct pl
     plm_error_set(error, PLM_CONFIG, "the configuration names no corpus");
     status = plm_error_hint(error, "set `corpus` to the folder that the packers read");
   } else {
-    status = plm_trace_sources_open(&config, &sources, error);
-    if (status == PLM_OK && step > sources.last)
-      status = plm_error_set(error, PLM_USAGE, "--step %llu is beyond the run's last step, %llu",
-                             step, (unsigned long long)sources.last);
+    status = plm_trace_sources_open(&config, step - 1, &sources, error);
     if (status == PLM_OK) status = plm_trace_sources_place(&sources, step - 1, error);
     if (status == PLM_OK) status = print_step(context, config.source_count > 0, &sources, error);
     if (status == PLM_OK && plm_arguments_has(context->arguments, "verify"))

@@ -90,8 +90,8 @@ static plm_status read_history(const struct plm_config *config, struct plm_mixtu
 
 /* The steps of the run over time: those until its newest checkpoint and, after it, those of its
  * configuration. */
-static plm_status find_history(const struct plm_config *config, struct plm_mixture_history *history,
-                               uint64_t *last, struct plm_error *error)
+static plm_status find_history(const struct plm_config *config, uint64_t s,
+                               struct plm_mixture_history *history, struct plm_error *error)
 {
   const struct plm_mixture now = plm_config_mixture(config);
   const uint32_t chunks = (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
@@ -102,20 +102,23 @@ static plm_status find_history(const struct plm_config *config, struct plm_mixtu
                          "corpus: the run was trained on %u corpora, but its pipeline.yaml has %u",
                          history->parts[history->count - 1].mixture.count, now.count);
   plm_mixture_history_add(history, history->count > 0 ? steps : 0, chunks, &now);
-  *last = steps > config->trainer.steps ? steps : config->trainer.steps;
-  return PLM_OK;
+  if (steps < config->trainer.steps) steps = config->trainer.steps;
+  if (s < steps) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--step %llu is beyond the run's last step, %llu",
+                       (unsigned long long)s + 1, (unsigned long long)steps);
 }
 
-plm_status plm_trace_sources_open(const struct plm_config *config,
+plm_status plm_trace_sources_open(const struct plm_config *config, uint64_t s,
                                   struct plm_trace_sources *sources, struct plm_error *error)
 {
+  PLM_TRY(find_history(config, s, &sources->history, error));
   sources->seed = config->seed;
   sources->advance = (struct plm_advance){.tell = show_progress, .context = &sources->progress};
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     sources->count = k + 1;
     PLM_TRY(open_source(config, k, &sources->sources[k], &sources->advance, error));
   }
-  return find_history(config, &sources->history, &sources->last, error);
+  return PLM_OK;
 }
 
 /* The chunks that each source gives before step s. After a step whose chunks were all taken, they

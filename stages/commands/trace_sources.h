@@ -22,7 +22,6 @@ struct plm_trace_sources {
   struct plm_advance advance;
   uint64_t seed;
   struct plm_mixture_history history; /* the size of a step, and the weights, over time */
-  uint64_t last; /* the run's last step: of the configuration, or a later one that was made */
   /* of the step that plm_trace_sources_place was called for: */
   uint8_t *of; /* (chunks) the source of each chunk */
   uint32_t chunks;
@@ -30,10 +29,11 @@ struct plm_trace_sources {
   uint64_t step;
 };
 
-/* Opens the corpora. What a resume changed (the size of a step, the corpora and their weights) is
- * read from the run's newest checkpoint; PLM_FORMAT if that contradicts itself. After a failure as
- * well, the caller closes. */
-plm_status plm_trace_sources_open(const struct plm_config *config,
+/* Opens the corpora for step s (from 0). What a resume changed (the size of a step, the corpora and
+ * their weights) is read from the run's newest checkpoint; PLM_FORMAT if that contradicts itself.
+ * PLM_USAGE: the step is beyond the run, that is, neither in the configuration nor before the
+ * newest checkpoint. After a failure as well, the caller closes. */
+plm_status plm_trace_sources_open(const struct plm_config *config, uint64_t s,
                                   struct plm_trace_sources *sources, struct plm_error *error);
 /* Finds what step s (from 0) takes from them. */
 plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s,

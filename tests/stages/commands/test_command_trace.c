@@ -54,7 +54,7 @@ static void expected_lines(const struct plm_config *config, uint64_t s, struct p
                            struct plm_text *json)
 {
   struct plm_trace_sources sources = {0};
-  assert_int_equal(plm_trace_sources_open(config, &sources, NULL), PLM_OK);
+  assert_int_equal(plm_trace_sources_open(config, 0, &sources, NULL), PLM_OK);
   assert_int_equal(plm_trace_sources_place(&sources, s, NULL), PLM_OK);
   for (uint32_t i = 0; i < sources.chunks; i++) {
     struct plm_traced_chunk chunk;

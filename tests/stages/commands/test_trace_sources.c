@@ -73,7 +73,7 @@ static void expect_steps(const struct plm_config *config, const uint64_t steps[]
 {
   struct plm_trace_sources sources = {0};
   struct plm_error error = {0};
-  if (plm_trace_sources_open(config, &sources, &error) != PLM_OK) fail_msg("%s", error.what);
+  if (plm_trace_sources_open(config, 0, &sources, &error) != PLM_OK) fail_msg("%s", error.what);
   for (size_t i = 0; i < count; i++)
     expect_step(&sources, steps[i][0], steps[i][1], (uint32_t)steps[i][2], steps[i][1]);
   plm_trace_sources_close(&sources);
@@ -129,11 +129,17 @@ static void the_last_step_is_planned_or_made(void **state)
   (void)state;
   configure(0, &config);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    struct plm_trace_sources sources = {0};
     write_latest(cases[i].latest);
-    assert_int_equal(plm_trace_sources_open(&config, &sources, NULL), PLM_OK);
-    assert_int_equal(sources.last, cases[i].last);
-    plm_trace_sources_close(&sources);
+    for (uint64_t beyond = 0; beyond < 2; beyond++) {
+      struct plm_trace_sources sources = {0};
+      struct plm_error error;
+      const uint64_t s = cases[i].last - 1 + beyond;
+      assert_int_equal(plm_trace_sources_open(&config, s, &sources, &error),
+                       beyond == 0 ? PLM_OK : PLM_USAGE);
+      if (beyond > 0) assert_non_null(strstr(error.what, "is beyond the run's last step, 30"));
+      assert_int_equal(sources.count > 0, beyond == 0); /* no corpus is opened in vain */
+      plm_trace_sources_close(&sources);
+    }
   }
   plm_config_deinit(&config);
 }
@@ -148,7 +154,7 @@ static void chunks_are_counted_or_follow(void **state)
   uint64_t taken[CORPORA][8], begins[8];
   (void)state;
   configure(2, &config);
-  assert_int_equal(plm_trace_sources_open(&config, &sources, NULL), PLM_OK);
+  assert_int_equal(plm_trace_sources_open(&config, 0, &sources, NULL), PLM_OK);
   assert_int_equal(sources.count, 2);
   for (uint64_t s = 0; s < 8; s++) {
     assert_int_equal(plm_trace_sources_place(&sources, s, NULL), PLM_OK);
@@ -186,7 +192,7 @@ static void refuses(const struct plm_config *config, plm_status status, const ch
 {
   struct plm_trace_sources sources = {0};
   struct plm_error error = {0};
-  assert_int_equal(plm_trace_sources_open(config, &sources, &error), status);
+  assert_int_equal(plm_trace_sources_open(config, 0, &sources, &error), status);
   assert_string_equal(error.what, what);
   plm_trace_sources_close(&sources);
 }
@@ -226,7 +232,7 @@ static void a_run_keeps_its_corpora(void **state)
   plm_config_deinit(&config);
   configure(2, &config);
   struct plm_trace_sources sources = {0};
-  assert_int_equal(plm_trace_sources_open(&config, &sources, NULL), PLM_OK);
+  assert_int_equal(plm_trace_sources_open(&config, 0, &sources, NULL), PLM_OK);
   assert_int_equal(plm_trace_sources_place(&sources, 1, NULL), PLM_OK);
   assert_int_equal(sources.chunks, 3);
   assert_int_equal(sources.begin, 3);

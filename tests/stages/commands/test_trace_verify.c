@@ -27,7 +27,7 @@ static plm_status verify(const struct plm_config *config, uint64_t step, const c
 {
   struct plm_trace_sources sources = {0};
   captured_begin(STDERR_FILENO);
-  plm_status status = plm_trace_sources_open(config, &sources, error);
+  plm_status status = plm_trace_sources_open(config, 0, &sources, error);
   if (status == PLM_OK) status = plm_trace_verify(config, step, &sources, error);
   plm_trace_sources_close(&sources);
   *said = captured_end();
@@ -116,7 +116,7 @@ static void the_progress_counts_steps(void **state)
   struct chained_consumed consumed = {.config = &config};
   chained_train_and_save(&consumed, 2, 0);
   chained_train_and_save(&consumed, 6, 0);
-  assert_int_equal(plm_trace_sources_open(&config, &sources, NULL), PLM_OK);
+  assert_int_equal(plm_trace_sources_open(&config, 0, &sources, NULL), PLM_OK);
   shown_progress_begin();
   assert_int_equal(plm_trace_verify(&config, 4, &sources, NULL), PLM_OK);
   shown_progress_end("verify 0 %  0 steps, 0 steps/s\nverify 25 %  1 step, 0 steps/s, \n"
