@@ -309,6 +309,7 @@ void plm_config_text_read(struct plm_config_text *input, const char *text, size_
       yaml_document_delete(&second);
     }
   }
+  input->document = NULL;
   yaml_document_delete(&document);
   yaml_parser_delete(&parser);
 }

@@ -113,7 +113,7 @@ bool plm_corpus_labels_parse(const cJSON *array, struct plm_label_schema *schema
 {
   const cJSON *object;
   const int count = cJSON_GetArraySize(array);
-  if (!cJSON_IsArray(array) || count == 0) return false;
+  if (!cJSON_IsArray(array) || count == 0 || count > PLM_LABEL_COLUMNS_MOST) return false;
   schema->columns = plm_alloc_zeroed((size_t)count, sizeof *schema->columns);
   cJSON_ArrayForEach(object, array)
   {

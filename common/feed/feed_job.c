@@ -131,7 +131,11 @@ static plm_status check_chunks(struct feed_job *job, struct plm_data_scratch *sc
 
 void feed_job_do(struct feed_job *job, struct plm_data_scratch *scratch)
 {
-  (void)(job->tables ? check_tables(job, &job->error) : check_chunks(job, scratch, &job->error));
+  struct plm_error error = {0};
+  const plm_status status =
+      job->tables ? check_tables(job, &error) : check_chunks(job, scratch, &error);
+  job->error = error;
+  job->error.status = status;
 }
 
 void feed_job_free(struct feed_job *job)

@@ -50,7 +50,8 @@ struct plm_objective_options {
 };
 
 /* Borrows options->trainer. max_chunks: the largest batch for plm_objective_targets, whose buffers
- * are allocated here; 0 if that is never called. PLM_NO_MEMORY. */
+ * are allocated here; 0 if that is never called. The configuration was checked when it was loaded
+ * (config_check.c): a causal objective has a model for it. PLM_NO_MEMORY. */
 plm_status plm_objective_init(struct plm_objective_state *objective,
                               const struct plm_objective_options *options, uint32_t step_chunks,
                               uint32_t max_chunks, struct plm_error *error);

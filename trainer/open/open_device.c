@@ -22,7 +22,8 @@ static plm_status open_ops(struct plm_ops_request *request, struct plm_ops **ops
                            struct plm_error *error)
 {
   const plm_status status = plm_ops_open(request, ops, error);
-  if (status != PLM_UNSUPPORTED) return status;
+  const bool same = request->isa == NULL && request->bf16 == PLM_BF16_AUTO;
+  if (status != PLM_UNSUPPORTED || same) return status;
   request->isa = NULL;
   request->bf16 = PLM_BF16_AUTO;
   return plm_ops_open(request, ops, error);

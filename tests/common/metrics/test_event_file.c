@@ -207,7 +207,6 @@ static void the_longest_tag_fits(void **state)
   free(file.bytes);
 }
 
-/* Two starts in one second have two files; so do two in one process. */
 /* The first entries of the table of CRC32C, whatever was there before, and the last one. */
 static void the_table_is_that_of_crc32c(void **state)
 {
@@ -221,6 +220,7 @@ static void the_table_is_that_of_crc32c(void **state)
   assert_int_equal(table[255], 0xad7d5351);
 }
 
+/* Two starts in one second have two files; so do two in one process. */
 static void each_start_has_its_own_file(void **state)
 {
   (void)state;
