@@ -239,6 +239,24 @@ static void who_joins_is_logged(void **state)
   machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 300 - 256);
 }
 
+/* A packer that was dropped is remembered, even if many connections have said HELLO after it. */
+static void who_was_dropped_is_remembered(void **state)
+{
+  static const uint8_t route[] = {1, 0};
+  struct plm_hello other = machine_scene_hello(9, 30);
+  (void)state;
+  machine_scene_join(&scene, 1, 0);
+  other.protocol_least = other.protocol_most = PLM_WIRE_VERSION + 1;
+  scene.sent_count = 0;
+  for (unsigned i = 0; i < FEED_GREETED; i++) {
+    machine_scene_greet(&scene, 10 + i, &other, i + 1, 1);
+    machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 10 + i);
+  }
+  assert_false(feed_peer_dropped(&scene.feed, route, sizeof route));
+  feed_peer_breaks_protocol(&scene.feed, scene.feed.peers[0].packer_id);
+  assert_true(feed_peer_dropped(&scene.feed, route, sizeof route));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -252,6 +270,7 @@ int main(void)
       SCENE_TEST(peers_are_found),
       SCENE_TEST(refusals_are_logged_now_and_then),
       SCENE_TEST(who_joins_is_logged),
+      SCENE_TEST(who_was_dropped_is_remembered),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
