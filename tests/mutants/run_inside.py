@@ -22,27 +22,17 @@ RECORD = -1  # no fault, and the functions that are reached are noted
 SCRIPTS = (".sh", ".py")
 
 
-class Late(Exception):
-    """The limit is over."""
-
-
-def at_limit(*_):
-    raise Late
-
-
 def status_of(pid, limit):
     """The exit status of a test, or None after the limit. Whatever ends meanwhile without a parent is waited
-    for too, because a test may wait for its end."""
-    try:
-        signal.setitimer(signal.ITIMER_REAL, limit)
-        while True:
-            ended, status = os.wait()
-            if ended == pid:
-                return os.waitstatus_to_exitcode(status)
-    except Late:
-        return None
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    for too, because a test may wait for its end. SIGCHLD is blocked, so none is lost between the calls."""
+    end = time.monotonic() + limit
+    while True:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == pid:
+            return os.waitstatus_to_exitcode(status)
+        left = end - time.monotonic()
+        if ended == 0 and (left <= 0 or not signal.sigtimedwait([signal.SIGCHLD], left)):
+            return None
 
 
 def end_all():
@@ -101,7 +91,7 @@ def run(name, number, limit, tree, home, venv):
     ]
     ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python
     pid = os.posix_spawn(
-        command[0], command, environment, file_actions=actions, setsid=True, setsigdef=ignored
+        command[0], command, environment, file_actions=actions, setsid=True, setsigdef=ignored, setsigmask=[]
     )
     status = status_of(pid, limit + 30 * name.endswith(SCRIPTS))
     end_all()
@@ -120,7 +110,7 @@ def main(tree, home, venv):
     switch = Path(tree) / "build/mutant"
     # Each job has contents of its own in this folder, whose name is compiled into the programs.
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "mutant", switch], check=True)
-    signal.signal(signal.SIGALRM, at_limit)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     os.chdir(tree)
     for line in sys.stdin:
         asked, began = json.loads(line), time.monotonic()
