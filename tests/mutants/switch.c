@@ -20,7 +20,11 @@ __attribute__((constructor(101))) static void choose(void)
   syscall(SYS_close, file);
   if (plm_mutant != RECORD) return;
   file = syscall(SYS_openat, AT_FDCWD, PLM_MUTANT_FOLDER "/reached", O_RDWR | O_CLOEXEC);
-  plm_mutants_reached = (unsigned char *)syscall(SYS_mmap, NULL, FUNCTIONS, PROT_READ | PROT_WRITE,
-                                                 MAP_SHARED, file, 0);
-  syscall(SYS_close, file);
+  void *reached =
+      (void *)syscall(SYS_mmap, NULL, FUNCTIONS, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file >= 0) syscall(SYS_close, file);
+  if (reached == MAP_FAILED) /* also without the file */
+    plm_mutant = 0;
+  else
+    plm_mutants_reached = reached;
 }
