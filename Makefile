@@ -502,7 +502,7 @@ soak: $(PROGRAMS) ## an hour of a small run: memory, descriptors and threads of 
 
 # MUTANT='FILE:LINE:KIND:NUMBER' repeats one fault. SET=check adds the tests that only the whole gate runs.
 .PHONY: mutants
-mutants: ## plant small faults at random places, one at a time, and list those that no test of the module finds; SEED=, COUNT=, MINUTES=, SET=, LIMIT=, FILES=, MUTANT=, AGAIN=1
+mutants: ## try small faults at random places and list those that no test of the module finds; SEED=, COUNT=, MINUTES=, SET=, LIMIT=, FILES=, MUTANT=, AGAIN=1
 	@python3 -B tests/mutants/mutants.py $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
 	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SET),--set $(SET)) $(if $(LIMIT),--limit $(LIMIT)) \
 	  $(if $(filter command environment,$(origin JOBS)),--jobs $(JOBS)) $(if $(MUTANT),--mutant '$(MUTANT)') \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Plants faults at random places of the product, one at a time, and lists those that no test of the module
-finds (CONTRIBUTING.md, "Mutants").
+"""Tries faults at random places of the product and lists those that no test of the module finds
+(CONTRIBUTING.md, "Mutants").
 
     tests/mutants/mutants.py [--seed S] [--count N] [--minutes M] [--set quick|test|check] [--limit PERCENT]
                              [--files PATTERN] [--jobs J] [--mutant NAME] [--again] [--list]
