@@ -32,7 +32,7 @@ from mutant_report import SETS, Results, print_report
 SOURCES = re.compile(r"^(common|kernels|packer|trainer|evaluator|stages)/.*\.(c|cu|cuh)$")
 COUNTED = ("killed", "survived")
 LEFT_OUT = ("not compiled", "not switched", "not built")  # of the copy
-FOUND = ("failed", "late")  # of a test: it finds the fault
+FOUND = ("failed", "late", "skipped")  # of a test that passes without the fault: it finds it
 WORTH_MEASURING = 3  # faults to which a test belongs, so that it is first run without one
 MOST_FAULTS = 600  # that are compiled together
 LONGEST_NAME = 80  # characters of a pattern of files in the name of a file
@@ -159,7 +159,7 @@ class Trial:
                 continue
             state = self.state(job, name, number)
             if state in FOUND:
-                return "killed", name if state == "failed" else f"{name} (late)"
+                return "killed", name if state == "failed" else f"{name} ({state})"
             if state is not None:
                 passed.append(name)
         return "survived", " ".join(passed)
@@ -184,8 +184,10 @@ class Trial:
         if known["state"] != "ok":
             return None
         if took > 5 + 3 * known["seconds"]:
-            if state == "late" and 3 * job.run(name, module_tests.LIMIT_S)[1] < limit:
-                return state
+            if state == "late":
+                without, seconds, _ = job.run(name, module_tests.LIMIT_S)
+                if without == "ok" and 3 * seconds < limit:
+                    return state
             state, _, _ = job.run(name, 3 * module_tests.limit_of(known["seconds"]), number)
         return state
 

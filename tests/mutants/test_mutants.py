@@ -420,23 +420,25 @@ def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, ca
 
 
 @pytest.mark.parametrize(
-    ("first", "without_s", "second", "outcome"),
+    ("first", "without", "second", "outcome"),
     [
-        (("late", 20), 7, ("ok", 50), 1),
-        (("late", 20), 7, ("late", 60), 0),
-        (("late", 20), 6, None, 0),  # the machine is not that busy
-        (("failed", 30), 1, ("ok", 1), 1),
-        (("failed", 30), 1, ("failed", 30), 0),
-        (("failed", 4), 1, None, 0),
+        (("late", 20), ("ok", 7), ("ok", 50), 1),
+        (("late", 20), ("ok", 7), ("late", 60), 0),
+        (("late", 20), ("ok", 6), None, 0),  # the machine is not that busy
+        (("late", 20), ("failed", 6), ("ok", 50), 1),
+        (("failed", 30), ("ok", 1), ("ok", 1), 1),
+        (("failed", 30), ("ok", 1), ("failed", 30), 0),
+        (("failed", 4), ("ok", 1), None, 0),
+        (("skipped", 4), ("ok", 1), None, 0),
     ],
 )
-def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, without_s, second, outcome):
+def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, without, second, outcome):
     """A test that fails late is run again with three times the time; one that fails soon is not."""
     left, limits = [given for given in (first, second) if given], []
 
     def run_test(job, name, limit_s, number=0):
         if number <= 0:
-            return "ok", 1 if number else without_s, [1]
+            return (*(("ok", 1) if number else without), [1])
         if name != "common/test_less":
             return "ok", 1, []
         limits.append(limit_s)
