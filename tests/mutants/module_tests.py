@@ -70,15 +70,18 @@ class ModuleTests:
         ]
 
     def measure(self, name, job):
-        """What is known of the test without a fault; it is run if nothing is."""
+        """What is known of the test without a fault; it is run if nothing is: twice, because what it reaches
+        may depend on which thread comes first."""
         with self.locks[name]:
             if name not in self.measured:
-                for _ in range(2):
-                    state, seconds, reached = job.run(name, LIMIT_S, RECORD)
-                    if state != "failed":
-                        break
+                runs = [job.run(name, LIMIT_S, RECORD)]
+                if runs[0][0] in ("ok", "failed"):
+                    runs.append(job.run(name, LIMIT_S, RECORD))
+                runs = [run for run in runs if run[0] == "ok"] or runs[-1:]
+                state, seconds = runs[0][0], max(run[1] for run in runs)
                 if state != "ok":
                     self.say(f"not used: {name} ({state} without a fault, {seconds:.0f} s)")
+                reached = sorted({place for run in runs for place in run[2]})
                 known = {"state": state, "seconds": seconds, "reached": reached}
                 with self.writing:
                     self.measured[name] = known

@@ -330,6 +330,26 @@ def test_a_test_that_does_not_reach_the_function_is_not_run(project):
     assert tests == {"common/test_more"}
 
 
+def test_what_one_of_two_runs_reaches_is_reached(project):
+    """The program calls the function in every other run."""
+    path = project / "tests/common/test_less.c"
+    marker = project / "build/work/tree/called"
+    path.write_text(
+        "#include <stdio.h>\n#include <unistd.h>\nint less(int a, int b);\nint main(void)\n{\n"
+        f'  if (unlink("{marker}") == 0) return less(1, 1);\n'
+        f'  fclose(fopen("{marker}", "w"));\n  return 0;\n}}\n'
+    )
+    build = workplace.Build(project, project / "build/work")
+    faults = dict(enumerate(mutants.Product(project, "less").faults_in("common/less.c"), 1))
+    assert build.with_faults(faults, 1) == {}
+    tests = module_tests.ModuleTests(build, print, project / "tables/modules.tsv")
+    job = workplace.Job(build.tree)
+    try:
+        assert tests.measure("common/test_less", job)["reached"] == [1]
+    finally:
+        job.close()
+
+
 def test_jobs_side_by_side_give_the_same(project, capsys):
     run(project, "--seed", "3", "--count", "4")
     alone = outcomes(project, 3)
