@@ -19,6 +19,7 @@ import itertools
 import os
 import random
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -119,7 +120,7 @@ class Trial:
 
     def __init__(self, options, build, equivalents, say):
         self.options, self.build, self.equivalents, self.say = options, build, equivalents, say
-        self.free = []
+        self.jobs, self.free = [], []
 
     def prepare(self, batch, results):
         """Builds the copy with the faults of a batch. Returns [(fault, outcome)] of those left out."""
@@ -136,8 +137,9 @@ class Trial:
         untried = [fault for fault in numbered.values() if not results.known(fault)]
         chosen = {path: self.tests.of(path) for path in {fault.path for fault in untried}}
         self.uses = collections.Counter(name for fault in untried for name in chosen[fault.path])
-        while len(self.free) < self.options.jobs:
-            self.free.append(workplace.Job(self.build.tree, self.options.venv))
+        while len(self.jobs) < self.options.jobs:
+            self.jobs.append(workplace.Job(self.build.tree, self.options.venv))
+            self.free.append(self.jobs[-1])
         return left_out + [(numbered[number], why) for number, why in bad.items()]
 
     def of(self, fault, passed=()):
@@ -192,7 +194,7 @@ class Trial:
         return state
 
     def close(self):
-        for job in self.free:
+        for job in self.jobs:
             job.close()
 
 
@@ -300,6 +302,10 @@ def main(words=None):
     def say(text):
         print(text, flush=True)
 
+    def stop(*_):
+        trial.close()
+        sys.exit(128 + signal.SIGTERM)
+
     try:
         product = Product(options.root, options.files)
         if options.list:
@@ -316,10 +322,12 @@ def main(words=None):
         results = Results(keep, options.set, options.again, equivalents)
         if options.mutant:
             options.count = 1
+        before = signal.signal(signal.SIGTERM, stop)
         try:
             counted = try_all(iter(faults), trial, results, options, say)
         finally:
             trial.close()
+            signal.signal(signal.SIGTERM, before)
         lock.close()
     except workplace.Stopped as stopped:
         print(f"mutants: {stopped}", file=sys.stderr)

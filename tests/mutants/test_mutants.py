@@ -1,7 +1,10 @@
 """The tool that plants faults: which text it leaves alone, the edit of each kind, names that stay the
 same, the list of faults without effect, and a whole run on a project of a few lines."""
 
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import module_tests
@@ -437,6 +440,28 @@ def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, ca
         ["pgrep", "-f", str(project)], capture_output=True, text=True, check=False
     )
     assert left.stdout == ""
+
+
+def test_a_command_that_is_ended_leaves_no_folder(project):
+    path = project / "tests/common/test_less.c"
+    path.write_text(
+        '#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint less(int a, int b);\n'
+        'int main(void)\n{\n  FILE *file = fopen("build/home", "w");\n'
+        '  fputs(getenv("TMPDIR"), file);\n  fclose(file);\n  sleep(60 * less(1, 2));\n}\n'
+    )
+    places = [f"--root={project}", f"--work={project}/work", f"--tables={project}/tables"]
+    command = [sys.executable, "-B", HERE / "mutants.py", *places]
+    process = subprocess.Popen([*command, "--mutant", "common/less.c:3:bound:1"])
+    said = project / "work/tree/build/home"
+    for _ in range(300):
+        if said.exists() and said.read_text():
+            break
+        time.sleep(0.1)
+    home = Path(said.read_text())
+    assert home.is_dir()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert not home.exists()
 
 
 @pytest.mark.parametrize(
