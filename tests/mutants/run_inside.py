@@ -91,8 +91,9 @@ def run(name, number, limit, tree, home, venv):
     ]
     ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python
     pid = os.posix_spawn(
-        command[0], command, environment, file_actions=actions, setsid=True, setsigdef=ignored, setsigmask=[]
-    )
+        command[0], command, environment, file_actions=actions, setsid=True, setsigdef=ignored,
+        setsigmask=[],
+    )  # fmt: skip
     status = status_of(pid, limit + 30 * name.endswith(SCRIPTS))
     end_all()
     reached = (switch / "reached").read_bytes() if number == RECORD else b""
