@@ -1,5 +1,6 @@
 """What became of each fault: kept in a file, and printed by folder at the end."""
 
+import os
 from pathlib import Path
 
 COLUMNS = (
@@ -22,7 +23,7 @@ class Results:
 
     def __init__(self, path, which, again=False, equivalents=()):
         self.path, self.which = path, which
-        self.rows, self.earlier = [], {}
+        self.rows, self.earlier, self.sure = [], {}, 0
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,6 +38,16 @@ class Results:
             stale = (row["outcome"] == "listed") != (place in equivalents)
             if stale or (again and row["outcome"] == "survived"):
                 del self.earlier[key]
+        self.trust()
+
+    def trust(self):
+        """What is kept so far is right."""
+        self.sure = self.path.stat().st_size if self.path is not None else 0
+
+    def forget(self):
+        """Removes from the file what is not known to be right."""
+        if self.path is not None:
+            os.truncate(self.path, self.sure)
 
     def _row(self, fault):
         """The outcome with these tests. Every test of a smaller set is in a larger one, so of the faults that

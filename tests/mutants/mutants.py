@@ -35,6 +35,7 @@ COUNTED = ("killed", "survived")
 LEFT_OUT = ("not compiled", "not switched", "not built")  # of the copy
 FOUND = ("failed", "late", "skipped")  # of a test that passes without the fault: it finds it
 WORTH_MEASURING = 3  # faults to which a test belongs, so that it is first run without one
+CHECK_AFTER = 25  # faults that are killed, the tests that killed them are run without one
 MOST_FAULTS = 600  # that are compiled together
 LONGEST_NAME = 80  # characters of a pattern of files in the name of a file
 
@@ -137,7 +138,7 @@ class Trial:
         untried = [fault for fault in numbered.values() if not results.known(fault)]
         chosen = {path: self.tests.of(path) for path in {fault.path for fault in untried}}
         self.uses = collections.Counter(name for fault in untried for name in chosen[fault.path])
-        while len(self.jobs) < self.options.jobs:
+        while len(self.jobs) <= self.options.jobs:  # one more, for check
             self.jobs.append(workplace.Job(self.build.tree, self.options.venv))
             self.free.append(self.jobs[-1])
         return left_out + [(numbered[number], why) for number, why in bad.items()]
@@ -193,6 +194,21 @@ class Trial:
             state, _, _ = job.run(name, 3 * module_tests.limit_of(known["seconds"]), number)
         return state
 
+    def check(self, names):
+        """Stops if one of these tests, which have found faults, now fails without one: the jobs share the
+        copy, and a fault may have removed or changed a file there."""
+        job = self.free.pop()
+        try:
+            for name in sorted(names):
+                if all(job.run(name, module_tests.LIMIT_S)[0] != "ok" for _ in range(2)):
+                    raise workplace.Stopped(
+                        f"{name} now fails without a fault, so one has spoiled the copy: remove"
+                        f" {self.build.tree}, so that it is built anew. Results since the last check are"
+                        " not kept."
+                    )
+        finally:
+            self.free.append(job)
+
     def close(self):
         for job in self.jobs:
             job.close()
@@ -237,6 +253,7 @@ def try_all(faults, trial, results, options, say):
     """Tries faults until COUNT of them count or the time is over. Returns how many count."""
     progress = Progress(options, say)
     size = min(MOST_FAULTS, options.count + options.count // 2)
+    killers = []  # since the last check
 
     def tried(fault):
         began = time.monotonic()
@@ -247,6 +264,15 @@ def try_all(faults, trial, results, options, say):
     def note(fault, outcome, tests="", seconds=0):
         results.add(fault, outcome, tests, seconds)
         progress.tell(fault, outcome, tests)
+        if outcome == "killed":
+            killers.append(tests.split()[0])
+        if len(killers) >= CHECK_AFTER:
+            check()
+
+    def check():
+        trial.check(set(killers))
+        killers.clear()
+        results.trust()
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         while not progress.is_over() and (batch := list(itertools.islice(faults, size))):
@@ -261,6 +287,7 @@ def try_all(faults, trial, results, options, say):
                 else:
                     progress.note(results.known(fault))
                 results.keep(fault)
+            check()
     return progress.counted()
 
 
@@ -325,6 +352,9 @@ def main(words=None):
         before = signal.signal(signal.SIGTERM, stop)
         try:
             counted = try_all(iter(faults), trial, results, options, say)
+        except BaseException:
+            results.forget()
+            raise
         finally:
             trial.close()
             signal.signal(signal.SIGTERM, before)

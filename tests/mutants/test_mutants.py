@@ -333,6 +333,20 @@ def test_a_test_that_does_not_reach_the_function_is_not_run(project):
     assert tests == {"common/test_more"}
 
 
+@pytest.mark.parametrize("after", [1, 25])
+def test_a_fault_that_spoils_the_copy_stops_the_command(project, capsys, monkeypatch, after):
+    """The results since the last check are not kept."""
+    monkeypatch.setattr(mutants, "CHECK_AFTER", after)
+    (project / "tests/common/test_less.c").write_text(
+        "#include <unistd.h>\nint less(int a, int b);\nint main(void)\n{\n"
+        '  if (less(1, 1)) unlink("tables/modules.tsv");\n'
+        '  return less(1, 1) || !less(1, 2) || access("tables/modules.tsv", R_OK) != 0;\n}\n'
+    )
+    assert run(project, "--seed", "3", "--count", "4", "--files", "less") == 2
+    assert "common/test_less now fails without a fault" in capsys.readouterr().err
+    assert "killed" not in outcomes(project, "3-less").values()
+
+
 def test_what_one_of_two_runs_reaches_is_reached(project):
     """The program calls the function in every other run."""
     path = project / "tests/common/test_less.c"
@@ -445,7 +459,7 @@ def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, ca
 def test_a_command_that_is_ended_leaves_no_folder(project):
     path = project / "tests/common/test_less.c"
     path.write_text(
-        '#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint less(int a, int b);\n'
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint less(int a, int b);\n"
         'int main(void)\n{\n  FILE *file = fopen("build/home", "w");\n'
         '  fputs(getenv("TMPDIR"), file);\n  fclose(file);\n  sleep(60 * less(1, 2));\n}\n'
     )
