@@ -32,11 +32,14 @@ static struct feed_greeted *greeted_find(struct feed_state *feed, const uint8_t 
   return NULL;
 }
 
-static struct feed_greeted *greeted_add(struct feed_state *feed, const uint8_t *routing_id,
-                                        size_t bytes)
+/* The same, or a new entry in place of the oldest. */
+static struct feed_greeted *greeted_of(struct feed_state *feed, const uint8_t *routing_id,
+                                       size_t bytes)
 {
-  struct feed_greeted *greeted = &feed->greeted[feed->greeted_next++ % FEED_GREETED];
-  *greeted = (struct feed_greeted){.bytes = bytes};
+  struct feed_greeted *greeted = greeted_find(feed, routing_id, bytes);
+  if (greeted != NULL) return greeted;
+  greeted = &feed->greeted[feed->greeted_next++ % FEED_GREETED];
+  *greeted = (struct feed_greeted){.bytes = bytes, .answered_ms = feed->now_ms - FEED_GREET_MS};
   memcpy(greeted->routing_id, routing_id, bytes);
   return greeted;
 }
@@ -73,9 +76,7 @@ static void drop(struct feed_state *feed, struct feed_peer *peer, enum plm_rejec
                  const char *why)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, peer);
-  struct feed_greeted *greeted = greeted_find(feed, peer->routing_id, peer->routing_id_bytes);
-  if (greeted == NULL) greeted = greeted_add(feed, peer->routing_id, peer->routing_id_bytes);
-  greeted->dropped = true;
+  greeted_of(feed, peer->routing_id, peer->routing_id_bytes)->dropped = true;
   if (feed_may_log(feed)) plm_warning("packer %s is dropped: %s", peer->name, why);
   header.request = kind;
   (void)feed->network.send(feed->network.context, peer->routing_id, peer->routing_id_bytes, &header,
@@ -259,11 +260,8 @@ void feed_peers_welcome(struct feed_state *feed)
 /* Whether HELLO on this connection was answered just now. A packer repeats it once a second. */
 static bool greeted(struct feed_state *feed, const struct plm_message *message)
 {
-  struct feed_greeted *greeted = greeted_find(feed, message->routing_id, message->routing_id_bytes);
-  if (greeted != NULL) return !feed_is_time(feed, &greeted->answered_ms, FEED_GREET_MS);
-  greeted = greeted_add(feed, message->routing_id, message->routing_id_bytes);
-  greeted->answered_ms = feed->now_ms;
-  return false;
+  struct feed_greeted *of = greeted_of(feed, message->routing_id, message->routing_id_bytes);
+  return !feed_is_time(feed, &of->answered_ms, FEED_GREET_MS);
 }
 
 bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
