@@ -311,6 +311,21 @@ def test_a_whole_sample_resumes_and_counts(project, capsys):
     assert run(project, "--seed", "3", "--count", "5", "--limit", "100", "--minutes", "0.0001") == 0
 
 
+def test_an_error_within_a_template_is_about_the_copy_that_needs_it(tmp_path):
+    build = workplace.Build(tmp_path, tmp_path)
+    build.faults = {number: plant.Fault("one", 0, 0, "") for number in (27, 28)}
+    for number, fault in build.faults.items():
+        fault.path, fault.function = "a.cu", f"f{number}"
+    said = """launch.h: In instantiation of 'void launch(P ...) [with P = {float*}]':
+a.cu:1027008:15:   required from '{anonymous}::f27__m27(int)::<lambda(auto:1)>'
+rows.cuh:122:6:   required from 'void with_act(F) [with F = {anonymous}::f27__m27(int)]'
+a.cu:1027005:15:   required from here
+launch.h:41:30: error: invalid 'static_cast' from type 'const long int' to type 'const float*'
+"""
+    assert build.said_of(said) == {27: "not compiled"}
+    assert build.said_of(said.replace("__m27", "")) == {}
+
+
 def test_what_does_not_compile_is_left_out(project):
     more = UNUSED.replace("int more", "static int at(int *p, int n) { return p[n]; }\nint more")
     more = more.replace("  return", "  int p[9] = {0}, n = 1;\n  if (at(p, n)) return 2;\n  return")

@@ -22,6 +22,7 @@ ERROR = re.compile(r"([^:\s]+):(\d+):\d+: (?:fatal )?error: ")
 WITHIN = re.compile(
     r"\S+: (?:In .*(?:function|instantiation of) '(.*)'|At .*):$"
 )  # what errors are in
+NEEDED = re.compile(r"\S+: +required from '(.*)'")  # what a template is compiled for
 COPY = re.compile(r"__m(\d+)\b")
 NO_NAMESPACE = 125  # the exit status of confined.sh
 
@@ -147,14 +148,21 @@ class Build:
             )  # fmt: skip
         if done.returncode == 0:
             return {}
-        bad, function = {}, ""
-        for line in log.read_text(errors="replace").splitlines():
-            if within := WITHIN.match(line):
-                function = within[1] or ""
-            elif error := ERROR.match(line):
-                bad |= self._blamed(os.path.normpath(error[1]), int(error[2]), function)
+        bad = self.said_of(log.read_text(errors="replace"))
         if not bad:
             raise Stopped(f"the tree cannot be built without a fault: see {log}")
+        return bad
+
+    def said_of(self, log):
+        """{number: why not} of the faults that messages of the compiler are about."""
+        bad, function = {}, ""
+        for line in log.splitlines():
+            if within := WITHIN.match(line):
+                function = within[1] or ""
+            elif (needed := NEEDED.match(line)) and COPY.search(needed[1]):
+                function = needed[1]
+            elif error := ERROR.match(line):
+                bad |= self._blamed(os.path.normpath(error[1]), int(error[2]), function)
         return bad
 
     def _blamed(self, path, line, function):
