@@ -103,10 +103,9 @@ static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_in
 static plm_status accept_corpus(struct plm_trainer *trainer, struct plm_hash served,
                                 struct plm_error *error)
 {
-  static const struct plm_hash unknown = {0};
   struct plm_hash *fingerprint = &trainer->state.cursor.sources[0].fingerprint;
   char hex[PLM_HASH_HEX_SIZE];
-  if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = served;
+  if (!plm_hash_known(*fingerprint)) *fingerprint = served;
   trainer->roots[0] = served;
   plm_hash_to_hex(served, hex);
   plm_info("the run trains on corpus %s, which its first packer serves", hex);
@@ -117,11 +116,10 @@ static plm_status trainer_run_compute(struct plm_trainer *trainer, struct plm_in
                                       struct plm_step_result *result, struct plm_error *error)
 {
   struct plm_trainer_state *state = &trainer->state;
-  static const struct plm_hash unknown = {0};
   PLM_ASSERT(slot->input.step == state->step);
   const bool first = plm_ranks_first(trainer->ranks); /* only rank 0 has a feed */
   PLM_ASSERT(!first || slot->batch.first_chunk == state->cursor.chunks);
-  if (first && !state->cursor.mixed && plm_hash_equal(trainer->roots[0], unknown))
+  if (first && !state->cursor.mixed && !plm_hash_known(trainer->roots[0]))
     PLM_TRY(accept_corpus(trainer, slot->fingerprint, error));
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);

@@ -143,7 +143,7 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
   plm_text_printf(text, "\",\n  \"group_documents\": %d,\n", PLM_GROUP_DOCUMENTS);
   plm_text_printf(text, "  \"clustered\": %s,\n", info->clustered ? "true" : "false");
   print_hash(text, "  ", "fingerprint", info->fingerprint, ",");
-  if (!plm_hash_equal(info->upgraded_from, (struct plm_hash){0}))
+  if (plm_hash_known(info->upgraded_from))
     print_hash(text, "  ", "upgraded_from", info->upgraded_from, ",");
   plm_text_printf(text, "  \"entropy\": %.9f,\n", info->entropy);
   print_splits(text, info);

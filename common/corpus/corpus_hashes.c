@@ -15,8 +15,6 @@ _Static_assert(PLM_CLUSTERS_BLOCK % PLM_PROOF_GROUP == 0, "records hold whole gr
 _Static_assert(PLM_DIGESTS_BLOCK % PLM_GROUP_DOCUMENTS == 0, "records hold whole groups");
 _Static_assert((int)PLM_SPLIT_COUNT == (int)PLM_PROOF_SPLITS, "splits are those of the tree");
 
-static const struct plm_hash none;
-
 bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info)
 {
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
@@ -27,8 +25,7 @@ bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info)
 bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerprint)
 {
   return plm_hash_equal(info->fingerprint, fingerprint) ||
-         (!plm_hash_equal(info->upgraded_from, none) &&
-          plm_hash_equal(info->upgraded_from, fingerprint));
+         (plm_hash_known(info->upgraded_from) && plm_hash_equal(info->upgraded_from, fingerprint));
 }
 
 bool plm_corpus_has_labels(const struct plm_corpus_info *info)

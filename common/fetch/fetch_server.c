@@ -95,9 +95,8 @@ static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struc
 static plm_status fetch_server_check_corpus(const struct source *source, const char *folder,
                                             struct plm_hash wanted, struct plm_error *error)
 {
-  static const struct plm_hash unknown = {0};
   char theirs[PLM_HASH_HEX_SIZE], ours[PLM_HASH_HEX_SIZE];
-  if (plm_hash_equal(wanted, unknown) || plm_hash_equal(wanted, source->fingerprint) ||
+  if (!plm_hash_known(wanted) || plm_hash_equal(wanted, source->fingerprint) ||
       plm_hash_equal(wanted, source->upgraded_from))
     return PLM_OK;
   plm_hash_to_hex(source->fingerprint, theirs);

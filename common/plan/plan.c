@@ -60,7 +60,7 @@ struct plm_hash plm_plan_hash(const struct plm_plan_parameters *p)
           p->source.low,    p->source.high,
       };
   enum { FIELDS = sizeof fields / sizeof *fields };
-  const bool of_mixture = p->source.low != 0 || p->source.high != 0;
+  const bool of_mixture = plm_hash_known(p->source);
   const size_t count = of_mixture                              ? FIELDS
                        : p->sampling != PLM_SAMPLING_DOCUMENTS ? FIELDS - 2
                                                                : FIELDS - 3;

@@ -147,7 +147,6 @@ static plm_status get_hash(const cJSON *json, const char *name, struct plm_hash 
 plm_status plm_run_corpus_read(const char *run, struct plm_run_corpus *corpus,
                                struct plm_error *error)
 {
-  static const struct plm_hash unknown;
   char path[PLM_PATH_SIZE];
   cJSON *json;
   bool exists;
@@ -159,7 +158,7 @@ plm_status plm_run_corpus_read(const char *run, struct plm_run_corpus *corpus,
   plm_status status = get_hash(json, "fingerprint", &corpus->fingerprint, error);
   if (status == PLM_OK) status = get_hash(json, "root", &corpus->root, error);
   cJSON_Delete(json);
-  if (status == PLM_OK && !plm_hash_equal(corpus->fingerprint, unknown)) return PLM_OK;
+  if (status == PLM_OK && plm_hash_known(corpus->fingerprint)) return PLM_OK;
   *corpus = (struct plm_run_corpus){0};
   return plm_error_set(error, PLM_FORMAT, "%s has no fingerprint", path);
 }
@@ -167,11 +166,10 @@ plm_status plm_run_corpus_read(const char *run, struct plm_run_corpus *corpus,
 plm_status plm_run_corpus_write(const char *run, const struct plm_run_corpus *corpus,
                                 struct plm_error *error)
 {
-  static const struct plm_hash unknown;
   char path[PLM_PATH_SIZE], hex[2][PLM_HASH_HEX_SIZE], text[160];
-  const bool has_root = !plm_hash_equal(corpus->root, unknown);
+  const bool has_root = plm_hash_known(corpus->root);
   struct plm_run_corpus before;
-  if (plm_hash_equal(corpus->fingerprint, unknown)) return PLM_OK;
+  if (!plm_hash_known(corpus->fingerprint)) return PLM_OK;
   if (plm_run_corpus_read(run, &before, NULL) == PLM_OK &&
       plm_hash_equal(before.fingerprint, corpus->fingerprint) &&
       (!has_root || plm_hash_equal(before.root, corpus->root)))

@@ -141,9 +141,8 @@ plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *
 
 bool plm_hello_is(const struct plm_hello *hello, struct plm_hash fingerprint)
 {
-  static const struct plm_hash none;
-  return !plm_hash_equal(fingerprint, none) && (plm_hash_equal(hello->fingerprint, fingerprint) ||
-                                                plm_hash_equal(hello->upgraded_from, fingerprint));
+  return plm_hash_known(fingerprint) && (plm_hash_equal(hello->fingerprint, fingerprint) ||
+                                         plm_hash_equal(hello->upgraded_from, fingerprint));
 }
 
 static void put_split(struct wire_writer *out, const struct plm_proof_split *split)
@@ -263,7 +262,7 @@ size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes)
   wire_put(&out, plan->packing, 1);
   wire_put(&out, plan->truncate, 1);
   wire_put(&out, plan->tokenizer, 1);
-  const bool of_mixture = plan->source.low != 0 || plan->source.high != 0;
+  const bool of_mixture = plm_hash_known(plan->source);
   wire_put(&out, (uint64_t)plan->shuffle + 2 * (uint64_t)plan->sampling + 4 * (uint64_t)of_mixture,
            1);
   wire_put(&out, plan->token_limit, 8);
@@ -296,7 +295,7 @@ plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome
   plan->token_limit = wire_get(&in, 8);
   if (order >= 4) {
     plan->source = wire_get_hash(&in);
-    if (plan->source.low == 0 && plan->source.high == 0) in.bad = true;
+    if (!plm_hash_known(plan->source)) in.bad = true;
   }
   welcome->peers = wire_get_below(&in, 2, PLM_WIRE_PEERS + 1);
   for (uint32_t i = 0; i < welcome->peers; i++) {

@@ -44,9 +44,8 @@ static void note_positions(struct plm_input *input, struct plm_input_slot *slot)
 /* The first packer that the feed accepted decides the corpus. */
 static plm_status input_learn_corpus(struct plm_input *input, struct plm_error *error)
 {
-  static const struct plm_hash unknown = {0};
   struct plm_feed_corpus corpus;
-  if (!plm_hash_equal(input->fingerprint, unknown)) return PLM_OK;
+  if (plm_hash_known(input->fingerprint)) return PLM_OK;
   PLM_TRY(plm_feed_corpus(input->options.feed, &input->stop, &corpus, error));
   input->fingerprint = corpus.fingerprint;
   return PLM_OK;

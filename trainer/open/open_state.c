@@ -18,8 +18,6 @@
 #include "trainer/ranks/rank_start.h"
 #include "trainer/trainer_options.h"
 
-static const struct plm_hash unknown;
-
 /* ---- the folder ---------------------------------------------------------------------------- */
 
 /* `plm-pipeline up` writes the run's pipeline.yaml; a trainer that was started without it does so
@@ -137,7 +135,7 @@ static plm_status find_corpus(struct plm_trainer *trainer, const struct plm_fing
   struct plm_run_corpus pinned;
   struct plm_hash *fingerprint = &trainer->state.cursor.sources[0].fingerprint;
   PLM_TRY(plm_run_corpus_read(trainer->run, &pinned, error));
-  if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = pinned.fingerprint;
+  if (!plm_hash_known(*fingerprint)) *fingerprint = pinned.fingerprint;
   memcpy(trainer->roots, given->of, sizeof trainer->roots);
   if (given->count == 0 && plm_hash_equal(*fingerprint, pinned.fingerprint))
     trainer->roots[0] = pinned.root;
