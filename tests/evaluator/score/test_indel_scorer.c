@@ -15,7 +15,7 @@
 #include "evaluator/score/score_indels.h"
 #include "evaluator/score/wild_type_file.h"
 #include "tests/support/cases/inference_case.h"
-#include "tests/support/harness/open_call.h"
+#include "tests/support/harness/changing_file.h"
 #include "tests/support/harness/scratch.h"
 
 enum { L = 32, MOST = 90 };
@@ -204,21 +204,6 @@ static void wrong_sequences_are_named(void **state)
   inference_case_close(&c);
 }
 
-static const char *changed_table; /* what the table is when it is opened again; NULL: what it was */
-static int openings;
-
-/* Takes the place of libc's function in this program. */
-int open(const char *path, int flags, ...)
-{
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = open_call_mode(flags, arguments);
-  va_end(arguments);
-  if (changed_table != NULL && strstr(path, "/table.csv") != NULL && openings++ == 1)
-    scratch_write(path, changed_table, strlen(changed_table));
-  return open_call_run(path, flags, mode);
-}
-
 /* The table is opened again to be scored. */
 static void a_table_that_changes_is_refused(void **state)
 {
@@ -230,17 +215,18 @@ static void a_table_that_changes_is_refused(void **state)
                 {"mutated_sequence\nMKLAVG\nM1\n", true},
                 {"mutated_sequence\nMKLAVG\n \n", true}};
   struct inference_case c;
+  char path[PLM_PATH_SIZE];
   (void)state;
+  snprintf(path, sizeof path, "%s", scratch_path("table.csv"));
   inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
     struct plm_error error;
     char expected[PLM_PATH_SIZE + 40];
-    changed_table = tables[i].csv;
-    openings = 0;
+    changing_file(path, tables[i].csv);
     const plm_status status = score_table(&c, "mutated_sequence\nMKL\nMKLAVGG\n", &error);
-    changed_table = NULL;
+    changing_file(path, NULL);
     assert_int_equal(status, tables[i].refused ? PLM_FORMAT : PLM_OK);
-    snprintf(expected, sizeof expected, "%s changed while it was read", scratch_path("table.csv"));
+    snprintf(expected, sizeof expected, "%s changed while it was read", path);
     if (tables[i].refused) assert_string_equal(error.what, expected);
     assert_int_equal(access(scratch_path("out.csv"), F_OK), tables[i].refused ? -1 : 0);
     if (!tables[i].refused) assert_int_equal(unlink(scratch_path("out.csv")), 0);

@@ -18,7 +18,7 @@
 #include "evaluator/score/variant_scorer.h"
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/captured.h"
-#include "tests/support/harness/open_call.h"
+#include "tests/support/harness/changing_file.h"
 #include "tests/support/harness/scratch.h"
 
 #define RESIDUES "MKLAVG"
@@ -329,21 +329,6 @@ static void a_table_without_rows_is_refused(void **state)
   assert_string_equal(error.what, "there are no variants to score");
 }
 
-static const char *changed; /* what the table is when it is opened again; NULL: what it was */
-static int openings;
-
-/* Takes the place of libc's function in this program. */
-int open(const char *path, int flags, ...)
-{
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = open_call_mode(flags, arguments);
-  va_end(arguments);
-  if (changed != NULL && strcmp(path, table) == 0 && openings++ == 1)
-    scratch_write(table, changed, strlen(changed));
-  return open_call_run(path, flags, mode);
-}
-
 /* A row more, and a row fewer, than were checked, and a position that none of them had. */
 static void a_table_that_changes_is_refused(void **state)
 {
@@ -354,10 +339,9 @@ static void a_table_that_changes_is_refused(void **state)
     struct plm_error error;
     char expected[300];
     const struct plm_score_request request = request_of("mutant,dms\nM1A,3\nK2L,5\n");
-    changed = tables[i];
-    openings = 0;
+    changing_file(table, tables[i]);
     fails(&request, &error);
-    changed = NULL;
+    changing_file(table, NULL);
     snprintf(expected, sizeof expected, "%s changed while it was read", table);
     assert_string_equal(error.what, expected);
   }
