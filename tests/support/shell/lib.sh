@@ -54,17 +54,21 @@ still_waiting() {
 # not released and that nothing points to. A sanitizer finds that itself.
 leak_library=$(gcc -print-file-name=liblsan.so 2>/dev/null || true)
 [[ -e $leak_library && ! ${PLM_BUILD-} =~ /(asan|tsan)$ ]] || leak_library=
-export LSAN_OPTIONS=exitcode=0:log_exe_name=1:log_path=$PLM_TMP/leaks
+# Without symbolize=0 it maps the program's file to read its symbols, perhaps to where a library was that is unloaded;
+# what that library lost would then be said to be the program's.
+export LSAN_OPTIONS=exitcode=0:log_exe_name=1:symbolize=0:log_path=$PLM_TMP/leaks
 
 # leaks: fails if a program has said that it lost memory which the project's code took. Libraries such as Open MPI lose
 # memory of their own.
 leaks() {
-  local lost
+  local lost file place
   lost=$({ cat "$PLM_TMP"/leaks.plm-* 2>/dev/null || true; } | awk -v RS= -v root="$PLM_ROOT/" '
     / leak of / { split($0, line, "\n")
       if (index(line[3], root) || line[3] ~ /(plm-[a-z]+|libplm_[a-z_]+[.]so)[+]/) print $0 "\n" }')
   [ -z "$lost" ] || {
     head -n 60 <<<"$lost" >&2
+    grep -oE '/[^ ()]*(plm-[a-z]+|libplm_[a-z_]+[.]so)[+]0x[0-9a-f]+' <<<"$lost" | sort -u | head -n 20 |
+      while IFS=+ read -r file place; do echo "$file+$place: $(addr2line -fse "$file" "$place" | paste -sd' ')"; done >&2
     fail "a program has not released memory"
   }
 }
