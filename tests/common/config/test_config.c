@@ -325,11 +325,14 @@ static void what_is_probably_not_meant_is_said(void **state)
                 "trainer.lora usually need 1e-4 to 1e-3\n");
   expect_advice("corpus: null\n",
                 "corpus: null, so the run takes the corpus of the first packer that joins\n");
+  static const char blocks[] =
+      "model.attention.pattern: `block` masks count from the beginning of the chunk, so a "
+      "document's result depends on its position in the chunk\n";
   /* once, however many layers have such masks */
   expect_advice("model: {attention: {pattern: [document, document+block, document+block], block: "
                 "64}}\n",
-                "model.attention.pattern: `block` masks count from the beginning of the chunk, so "
-                "a document's result depends on its position in the chunk\n");
+                blocks);
+  expect_advice("model: {attention: {pattern: [document+block, document], block: 64}}\n", blocks);
   expect_advice("model: {architecture: patch_unet, num_unet_layers: 8}\n", NULL);
   expect_advice("model: {architecture: patch_unet, num_unet_layers: 8}\n"
                 "data: {document_alignment: 8}\n",
