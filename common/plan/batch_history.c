@@ -21,7 +21,7 @@ static plm_status batch_history_add(struct plm_mixture_history *history, uint64_
 static bool is_batch_change(const char *line, uint64_t *before, uint64_t *now)
 {
   unsigned long long tokens[2];
-  int length = 0;
+  int length;
   if (line == NULL ||
       sscanf(line, "trainer.batch_tokens: %llu -> %llu%n", &tokens[0], &tokens[1], &length) != 2)
     return false;
