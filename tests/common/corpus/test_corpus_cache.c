@@ -412,10 +412,27 @@ static plm_status open_and_close(void *context, struct plm_error *error)
   return status;
 }
 
+/* Opens the corpus where no copy is yet. */
+static plm_status copy_and_close(void *context, struct plm_error *error)
+{
+  struct plm_corpus *corpus;
+  const long at = failing_disk_pause();
+  plm_path_remove(cache, NULL);
+  failing_disk_resume(at);
+  PLM_TRY(plm_corpus_open(context, &options, &corpus, error));
+  plm_corpus_close(corpus);
+  return PLM_OK;
+}
+
 static void failures_of_memory_and_disk_are_said(void **state)
 {
+  /* What cannot be read of the new copy is made again. */
+  static const char *const again[] = {"read */cache/*/corpus.json", "read */cache/*/corpus.json",
+                                      "pread */cache/*/data.mdb", "pread */cache/*/data.mdb", NULL};
   (void)state;
   failing_disk_try(open_and_close, directory, NULL);
+  failing_disk_try(copy_and_close, directory, again);
+  failing_disk_interrupt(copy_and_close, directory, "pread */data.mdb", 5);
   failing_memory_try(open_and_close, directory, 20);
 }
 

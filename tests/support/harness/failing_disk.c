@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 
 static atomic_long left = -1;           /* calls that succeed before one fails; -1: all do */
 static char failed[PLM_PATH_SIZE + 16]; /* the call and its path; "": none has failed */
+static bool interrupts;                 /* the call that fails is interrupted by a signal */
 static dev_t device;
 
 /* Counts a call of any thread. Whether it is the one that fails. */
@@ -34,14 +36,15 @@ static bool is_last(void)
 static bool fails(const char *call, const char *path)
 {
   snprintf(failed, sizeof failed, "%s %s", call, path);
-  errno = EIO;
+  errno = interrupts ? EINTR : EIO;
   return true;
 }
 
 static bool path_fails(const char *call, const char *path)
 {
   const char *folder = left < 0 ? "" : scratch_directory();
-  return left >= 0 && strncmp(path, folder, strlen(folder)) == 0 && is_last() && fails(call, path);
+  return left >= 0 && !interrupts && strncmp(path, folder, strlen(folder)) == 0 && is_last() &&
+         fails(call, path);
 }
 
 static bool file_fails(const char *call, int file)
@@ -83,6 +86,12 @@ WEAK int remove(const char *path)
   return unlinkat(AT_FDCWD, path, S_ISDIR(about.st_mode) ? AT_REMOVEDIR : 0);
 }
 
+/* A lock never fails here, since some file systems have none and the product does without it. */
+WEAK int flock(int file, int operation)
+{
+  return interrupts && file_fails("flock", file) ? -1 : (int)syscall(SYS_flock, file, operation);
+}
+
 WEAK ssize_t read(int file, void *bytes, size_t size)
 {
   return file_fails("read", file) ? -1 : syscall(SYS_read, file, bytes, size);
@@ -105,17 +114,18 @@ WEAK ssize_t pwrite(int file, const void *bytes, size_t size, off_t at)
 
 WEAK int fsync(int file)
 {
-  return file_fails("fsync", file) ? -1 : (int)syscall(SYS_fsync, file);
+  return !interrupts && file_fails("fsync", file) ? -1 : (int)syscall(SYS_fsync, file);
 }
 
 WEAK int fdatasync(int file)
 {
-  return file_fails("fdatasync", file) ? -1 : (int)syscall(SYS_fdatasync, file);
+  return !interrupts && file_fails("fdatasync", file) ? -1 : (int)syscall(SYS_fdatasync, file);
 }
 
 WEAK int ftruncate(int file, off_t size)
 {
-  return file_fails("ftruncate", file) ? -1 : (int)syscall(SYS_ftruncate, file, size);
+  return !interrupts && file_fails("ftruncate", file) ? -1
+                                                      : (int)syscall(SYS_ftruncate, file, size);
 }
 
 long failing_disk_pause(void)
@@ -134,14 +144,36 @@ bool failing_disk_failed(const char *path)
   return blank != NULL && strcmp(blank + 1, path) == 0;
 }
 
+static void find_device(void)
+{
+  struct stat about;
+  assert_int_equal(stat(scratch_directory(), &about), 0);
+  device = about.st_dev;
+}
+
+void failing_disk_interrupt(failing_disk_work *work, void *context, const char *spared, long least)
+{
+  find_device();
+  interrupts = true;
+  for (long at = 0, rest = -1; rest < 0; at++) {
+    struct plm_error error = {0};
+    failed[0] = '\0';
+    left = at;
+    const plm_status status = work(context, &error);
+    rest = failing_disk_pause();
+    if (status != PLM_OK && (spared == NULL || fnmatch(spared, failed, 0) != 0))
+      fail_msg("%ld: %s: status %d, \"%s\"", at, failed, (int)status, error.what);
+    if (rest >= 0) assert_true(at >= least);
+  }
+  interrupts = false;
+}
+
 void failing_disk_try(failing_disk_work *work, void *context, const char *const *unnoticed)
 {
   static const char *const none[] = {NULL};
-  struct stat about;
   unsigned long used = 0; /* bits: which of unnoticed have come */
   if (unnoticed == NULL) unnoticed = none;
-  assert_int_equal(stat(scratch_directory(), &about), 0);
-  device = about.st_dev;
+  find_device();
   for (long at = 0;; at++) {
     struct plm_error error = {0};
     failed[0] = '\0';

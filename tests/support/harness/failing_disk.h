@@ -16,6 +16,12 @@ typedef plm_status failing_disk_work(void *context, struct plm_error *error);
  * in which * is any text; all of them have to come, in any order. */
 void failing_disk_try(failing_disk_work *work, void *context, const char *const *unnoticed);
 
+/* Repeats the work in the same way, but what fails is one call after another that reads, writes or
+ * locks a file, with EINTR, as when a signal comes. Each attempt has to end with PLM_OK, except one
+ * in which the call and its path match `spared` (NULL: none): a library does not try it again. At
+ * least `least` attempts have to have such a call. */
+void failing_disk_interrupt(failing_disk_work *work, void *context, const char *spared, long least);
+
 /* Within the work: no call fails, or is counted, until failing_disk_resume. */
 long failing_disk_pause(void);
 void failing_disk_resume(long at);
