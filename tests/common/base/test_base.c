@@ -45,6 +45,9 @@ static void hashes_go_to_hex_and_back(void **state)
   struct plm_hash back;
   assert_int_equal(plm_hash_from_hex(hex, &back, NULL), PLM_OK);
   assert_true(plm_hash_equal(back, plm_hash_bytes("", 0)));
+  assert_true(plm_hash_known((struct plm_hash){.low = 1}));
+  assert_true(plm_hash_known((struct plm_hash){.high = 1}));
+  assert_false(plm_hash_known((struct plm_hash){0}));
   struct plm_error error = {0};
   assert_int_equal(plm_hash_from_hex("99AA", &back, &error), PLM_FORMAT);
 }

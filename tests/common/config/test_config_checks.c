@@ -241,6 +241,9 @@ static const struct config_outcome batches[] = {
     {"trainer: {shares: 3}\n", "",
      "pipeline.yaml:1:19: trainer.shares: 3 does not divide the 8 chunks of a step "
      "(trainer.batch_tokens divided by data.max_length)\n"},
+    {"trainer: {shares: 3, micro_batch_tokens: 700}\n", "",
+     "pipeline.yaml:1:19: trainer.shares: 3 does not divide the 8 chunks of a step "
+     "(trainer.batch_tokens divided by data.max_length)\n"},
     {"trainer: {shares: 4, ranks: 2}\n", "trainer.micro_batch_tokens",
      "trainer.micro_batch_tokens: 1024\n"},
     {"trainer: {shares: 2, ranks: 4}\n", "",

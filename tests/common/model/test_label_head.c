@@ -300,6 +300,14 @@ static void predictions_give_the_loss(void **state)
         fail_msg("case %zu, row %u: %g, not %g", i, row, (double)row_loss[row], factor * expected);
     }
     assert_true(factor > 0.1 && factor < 10);
+    /* The end of a row counts only where positions are pooled, and is not needed elsewhere. */
+    const bool pools =
+        config.head.kind == PLM_PREDICTS_SEQUENCES && config.head.pooling == PLM_HEAD_MEAN;
+    float others[MOST_ROWS * OUTPUTS];
+    l.end[0]--;
+    if (!pools) l.targets.end = NULL;
+    assert_int_equal(plm_model_predict(l.model.model, &input, &l.targets, others, &error), PLM_OK);
+    assert_int_equal(memcmp(others, outputs, OUTPUTS * sizeof *outputs) != 0, pools);
     l.targets.rows = 0;
     assert_int_equal(plm_model_predict(l.model.model, &input, &l.targets, outputs, &error), PLM_OK);
     labelled_close(&l);

@@ -1,12 +1,15 @@
 /* The trace of a run's chunks against the windows of its epochs, one after another. */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/files/file.h"
 #include "common/plan/assemble.h"
 #include "common/plan/trace.h"
 #include "tests/support/corpora/corpus_windows.h"
+#include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/failing_memory.h"
@@ -33,11 +36,8 @@ struct run {
   struct plm_plan *plan;
 };
 
-static struct run run_open(const char *name, enum plm_sampling sampling)
+static void run_plan(struct run *run, enum plm_sampling sampling)
 {
-  const struct written_corpus of = {.documents = {DOCUMENTS},
-                                    .longest = 300,
-                                    .cluster_documents = sampling == PLM_SAMPLING_CLUSTERS ? 2 : 0};
   const struct plm_plan_parameters parameters = {.seed = 9,
                                                  .max_length = 256,
                                                  .alignment = 8,
@@ -45,11 +45,19 @@ static struct run run_open(const char *name, enum plm_sampling sampling)
                                                  .truncate = PLM_TRUNCATE_SPLIT,
                                                  .sampling = sampling,
                                                  .shuffle = true};
+  assert_int_equal(plm_corpus_cursor_open(run->corpus, &run->cursor, NULL), PLM_OK);
+  assert_int_equal(
+      plm_plan_open_corpus(&parameters, run->corpus, PLM_SPLIT_TRAIN, &run->plan, NULL), PLM_OK);
+  assert_in_range(plm_plan_windows(run->plan), 2, WINDOWS);
+}
+
+static struct run run_open(const char *name, enum plm_sampling sampling)
+{
+  const struct written_corpus of = {.documents = {DOCUMENTS},
+                                    .longest = 300,
+                                    .cluster_documents = sampling == PLM_SAMPLING_CLUSTERS ? 2 : 0};
   struct run run = {.corpus = written_corpus_open(name, &of)};
-  assert_int_equal(plm_corpus_cursor_open(run.corpus, &run.cursor, NULL), PLM_OK);
-  assert_int_equal(plm_plan_open_corpus(&parameters, run.corpus, PLM_SPLIT_TRAIN, &run.plan, NULL),
-                   PLM_OK);
-  assert_in_range(plm_plan_windows(run.plan), 2, WINDOWS);
+  run_plan(&run, sampling);
   return run;
 }
 
@@ -134,6 +142,36 @@ static void chunks_follow_the_epochs(void **state)
   }
 }
 
+/* A window in which a chunk is looked up has been proven, although windows before it are only
+ * counted. */
+static void moved_boundaries_are_found(void **state)
+{
+  (void)state;
+  struct run run = run_open("moved", PLM_SAMPLING_DOCUMENTS);
+  char directory[PLM_PATH_SIZE];
+  snprintf(directory, sizeof directory, "%s", plm_corpus_path(run.corpus));
+  uint32_t moved[DOCUMENTS / PLM_GROUP_DOCUMENTS];
+  for (uint32_t group = 0; group < DOCUMENTS / PLM_GROUP_DOCUMENTS; group++) {
+    const uint32_t *lengths;
+    assert_int_equal(plm_corpus_group_lengths(run.cursor, PLM_SPLIT_TRAIN, group, &lengths, NULL),
+                     PLM_OK);
+    uint32_t d = 0;
+    while (lengths[d + 1] < 2) d++;
+    moved[group] = group * PLM_GROUP_DOCUMENTS + d;
+  }
+  run_close(&run);
+  for (uint32_t group = 0; group < DOCUMENTS / PLM_GROUP_DOCUMENTS; group++)
+    forged_corpus_move_boundary(directory, PLM_SPLIT_TRAIN, moved[group]);
+  assert_int_equal(plm_corpus_open(directory, NULL, &run.corpus, NULL), PLM_OK);
+  run_plan(&run, PLM_SAMPLING_DOCUMENTS);
+  struct plm_trace *trace = trace_open(&run, NULL);
+  struct plm_traced_chunk chunk;
+  struct plm_error error = {0};
+  assert_int_equal(plm_trace_chunk(trace, 0, &chunk, &error), PLM_CORRUPT);
+  plm_trace_close(trace);
+  run_close(&run);
+}
+
 struct reports {
   uint64_t count, done, total;
 };
@@ -213,6 +251,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_follow_the_epochs),
       cmocka_unit_test(tokens_are_those_of_the_window),
+      cmocka_unit_test(moved_boundaries_are_found),
       cmocka_unit_test(jumps_are_reported),
       cmocka_unit_test(a_lack_of_memory_is_said),
   };

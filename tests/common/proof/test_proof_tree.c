@@ -42,6 +42,22 @@ static void a_tree_without_nodes_has_their_path(void **state)
       }
 }
 
+/* No node is read if there is no room for the tree. */
+static void a_tree_that_does_not_fit_is_refused(void **state)
+{
+  const struct plm_proof_node node = {0};
+  (void)state;
+  for (unsigned bits = 45; bits < 63; bits++) {
+    struct plm_proof_tree *tree;
+    struct plm_error error = {0};
+    assert_int_equal(
+        plm_proof_tree_open(PLM_PROOF_PLAIN, &node, UINT64_C(1) << bits, &tree, &error),
+        PLM_NO_MEMORY);
+    assert_null(tree);
+    assert_memory_equal(error.what, "out of memory for a tree of ", 28);
+  }
+}
+
 struct asked_path {
   const struct plm_proof_tree *tree;
   uint64_t begin, end;
@@ -73,6 +89,7 @@ static void a_tree_without_nodes_gives_no_other_path(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_tree_that_does_not_fit_is_refused),
       cmocka_unit_test(a_tree_without_nodes_has_their_path),
       cmocka_unit_test(a_tree_without_nodes_gives_no_other_path),
   };

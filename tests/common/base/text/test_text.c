@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/text/name_list.h"
 #include "common/base/text/text.h"
 
 static void bytes_are_appended_and_end_with_nul(void **state)
@@ -196,9 +197,31 @@ static void an_ending_is_compared_whole(void **state)
   assert_false(plm_text_ends_with("model.onnx2", ".onnx"));
 }
 
+static void a_list_of_names_is_split_at_its_commas(void **state)
+{
+  static const struct {
+    const char *text, *joined;
+    size_t count;
+  } cases[] = {{NULL, "", 0},    {"", "", 0},        {",", "", 0},           {"a", "a|", 1},
+               {"ab", "ab|", 1}, {"a,b", "a|b|", 2}, {"a,b,c", "a|b|c|", 3}, {",a,,b,", "a|b|", 2}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_name_list list;
+    struct plm_text joined = {0};
+    plm_name_list_init(&list, cases[i].text);
+    assert_int_equal(list.count, cases[i].count);
+    for (size_t k = 0; k < list.count; k++) plm_text_printf(&joined, "%s|", list.names[k]);
+    assert_string_equal(joined.data != NULL ? joined.data : "", cases[i].joined);
+    plm_text_deinit(&joined);
+    plm_name_list_deinit(&list);
+    assert_null(list.names);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_list_of_names_is_split_at_its_commas),
       cmocka_unit_test(bytes_are_appended_and_end_with_nul),
       cmocka_unit_test(a_field_of_csv_is_quoted_if_necessary),
       cmocka_unit_test(words_are_listed_and_found),
