@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 
 enum { OPERATIONS_MAX = 64 };
@@ -25,13 +26,11 @@ struct plm_replays {
   bool failed; /* a recording; what is not recorded yet runs directly from then on */
 };
 
-plm_status plm_replays_open(struct plm_ops *ops, struct plm_replays **replays,
-                            struct plm_error *error)
+struct plm_replays *plm_replays_open(struct plm_ops *ops)
 {
-  *replays = calloc(1, sizeof **replays);
-  if (*replays == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
-  (*replays)->ops = ops;
-  return PLM_OK;
+  struct plm_replays *replays = plm_alloc_zeroed(1, sizeof *replays);
+  replays->ops = ops;
+  return replays;
 }
 
 void plm_replays_close(struct plm_replays *replays)
@@ -58,15 +57,15 @@ static struct operation *replays_find(struct plm_replays *replays, struct plm_re
 }
 
 /* Remembers that the operation has run. */
-static plm_status replays_remember(struct plm_replays *replays, struct plm_replay_key key,
-                                   uint32_t segments, struct plm_error *error)
+static void replays_remember(struct plm_replays *replays, struct plm_replay_key key,
+                             uint32_t segments)
 {
-  if (replays->count == OPERATIONS_MAX) return PLM_OK; /* the rest run directly */
-  struct segment *each = calloc(segments, sizeof *each);
-  if (each == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
+  if (replays->count == OPERATIONS_MAX) return; /* the rest run directly */
   replays->operations[replays->count++] =
-      (struct operation){.key = key, .segments = segments, .each = each, .ran = segments == 1};
-  return PLM_OK;
+      (struct operation){.key = key,
+                         .segments = segments,
+                         .each = plm_alloc_zeroed(segments, sizeof(struct segment)),
+                         .ran = segments == 1};
 }
 
 /* Says once that recordings fail. The first reason is the one that matters. */
@@ -93,9 +92,8 @@ static bool replays_record(struct plm_replays *replays, struct operation *operat
   return status == PLM_OK;
 }
 
-plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t segment,
-                           uint32_t segments, plm_replay_call *call, void *context,
-                           struct plm_error *error)
+void plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t segment,
+                     uint32_t segments, plm_replay_call *call, void *context)
 {
   struct plm_ops *ops = replays->ops;
   /* who observes the operators wants to see each of them, which a recording would hide */
@@ -103,10 +101,10 @@ plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key ke
   struct operation *found = directly ? NULL : replays_find(replays, key);
   if (found == NULL || !found->ran) {
     call(context, key, segment);
-    if (directly) return PLM_OK;
-    if (found == NULL && segment == 0) return replays_remember(replays, key, segments, error);
+    if (directly) return;
+    if (found == NULL && segment == 0) replays_remember(replays, key, segments);
     if (found != NULL && segment + 1 == segments) found->ran = true;
-    return PLM_OK;
+    return;
   }
   PLM_ASSERT(found->segments == segments);
   if (found->each[segment].recording == NULL &&
@@ -114,5 +112,4 @@ plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key ke
     call(context, key, segment);
   else
     ops->replay(ops, found->each[segment].recording);
-  return PLM_OK;
 }

@@ -11,7 +11,6 @@
 
 #include <stdint.h>
 
-#include "common/base/status.h"
 #include "common/ops/ops.h"
 
 /* Operations with the same key call the same operators on the same memory. */
@@ -20,15 +19,13 @@ struct plm_replay_key {
 };
 
 struct plm_replays;
-plm_status plm_replays_open(struct plm_ops *ops, struct plm_replays **replays,
-                            struct plm_error *error);
+struct plm_replays *plm_replays_open(struct plm_ops *ops);
 void plm_replays_close(struct plm_replays *replays); /* NULL is fine */
 
 /* Runs segment `segment` of `segments`, by way of call(context, key, segment) or a recording of it.
  */
 typedef void plm_replay_call(void *context, struct plm_replay_key key, uint32_t segment);
-plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t segment,
-                           uint32_t segments, plm_replay_call *call, void *context,
-                           struct plm_error *error);
+void plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t segment,
+                     uint32_t segments, plm_replay_call *call, void *context);
 
 #endif

@@ -79,7 +79,7 @@ static plm_status step_allocate(struct plm_step *step, struct plm_error *error)
   PLM_TRY(ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error));
   PLM_TRY(ops->allocate(ops, sizeof *step->update, (void **)&step->update, error));
   PLM_TRY(ops->allocate_host(ops, sizeof *step->host, (void **)&step->host, error));
-  PLM_TRY(plm_replays_open(ops, &step->replays, error));
+  step->replays = plm_replays_open(ops);
   struct plm_model *model = step->parts.model;
   PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
                               plm_model_trained_elements(model), &step->update->sums.loss,
@@ -301,17 +301,15 @@ static void tell_part(struct plm_step *step, const char *what, uint32_t number, 
   plm_profile_add(step->parts.profile, PLM_TRACK_PARTS, PLM_SPAN_PART, what, number, begun_ns);
 }
 
-static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
-                            struct plm_error *error)
+static void run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i)
 {
   const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
   struct plm_replay_key key = place_micro(step, input, i);
-  if (key.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
+  if (key.rows == 0) return; /* it adds neither loss nor gradient */
   key.kind = ACCUMULATE;
-  PLM_TRY(plm_replays_run(step->replays, key, 0, 1, step_call, step, error));
+  plm_replays_run(step->replays, key, 0, 1, step_call, step);
   keep_losses(step, &input->micro[i]);
   tell_part(step, "micro-batch", i, begun_ns);
-  return PLM_OK;
 }
 
 /* Completes the sums over this rank's shares for the gradients that this part of the backward pass
@@ -340,8 +338,7 @@ static plm_status run_last(struct plm_step *step, const struct plm_step_input *i
   key.kind = ACCUMULATE_IN_SEGMENTS;
   for (uint32_t segment = 0; segment < segments; segment++) {
     const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
-    if (key.rows > 0)
-      PLM_TRY(plm_replays_run(step->replays, key, segment, segments, step_call, step, error));
+    if (key.rows > 0) plm_replays_run(step->replays, key, segment, segments, step_call, step);
     tell_part(step, "backward", segment, begun_ns);
     finish_shares(step, plm_exchange_backward_part(step->exchange, segment), segment == 0);
     PLM_TRY(plm_exchange_gradients(step->exchange, segment, error));
@@ -383,7 +380,7 @@ static plm_status update_together(struct plm_step *step, uint64_t s, struct plm_
   if (measures_norms(step, s)) plm_layer_norms_before(step->norms);
   for (uint32_t segment = 0; segment < segments; segment++) {
     const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
-    PLM_TRY(plm_replays_run(step->replays, key, segment, segments, step_call, step, error));
+    plm_replays_run(step->replays, key, segment, segments, step_call, step);
     tell_part(step, "update", segment, begun_ns);
     PLM_TRY(plm_exchange_weights(step->exchange, error));
   }
@@ -424,7 +421,7 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
     if (together && i + 1 == input->micro_count)
       PLM_TRY(run_last(step, input, error));
     else
-      PLM_TRY(run_micro(step, input, i, error));
+      run_micro(step, input, i);
   }
   if (!together)
     plm_share_sums_finish(step->sums, 0, plm_model_trained_elements(step->parts.model));
@@ -433,8 +430,7 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   if (together) return update_together(step, input->step, error);
   if (measures_norms(step, input->step)) plm_layer_norms_before(step->norms);
   const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
-  PLM_TRY(plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, step_call,
-                          step, error));
+  plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, step_call, step);
   tell_part(step, "update", 0, begun_ns);
   if (measures_norms(step, input->step)) plm_layer_norms_after(step->norms);
   return PLM_OK;
