@@ -2,6 +2,7 @@
 #include "kernels/cuda/checks/check_process.cuh"
 
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
 
@@ -15,24 +16,17 @@ namespace
 
 enum { MOST_MS = 90 * 1000 };
 
-/* Reads the child's error. Returns false if it ended, or was too slow, before it wrote one. */
+/* Reads the child's error, which it writes at once. Returns false if it ended, or was too slow,
+ * before it did. */
 bool receive(int from, struct plm_error *error, bool *late)
 {
-  char *to = reinterpret_cast<char *>(error);
-  size_t got = 0;
-  *late = false;
-  while (got < sizeof *error) {
-    struct pollfd waiting = {from, POLLIN, 0};
-    const int ready = poll(&waiting, 1, MOST_MS);
-    if (ready < 0 && errno == EINTR) continue;
-    *late = ready == 0;
-    if (ready <= 0) return false;
-    const ssize_t bytes = read(from, to + got, sizeof *error - got);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) return false;
-    got += (size_t)bytes;
-  }
-  return true;
+  static_assert(sizeof *error <= PIPE_BUF, "an error goes through a pipe as a whole");
+  struct pollfd waiting = {from, POLLIN, 0};
+  int ready;
+  do ready = poll(&waiting, 1, MOST_MS);
+  while (ready < 0 && errno == EINTR);
+  *late = ready == 0;
+  return ready > 0 && read(from, error, sizeof *error) == (ssize_t)sizeof *error;
 }
 
 plm_status verdict_of(pid_t child, int from, struct plm_error *error)
