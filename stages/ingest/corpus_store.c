@@ -187,9 +187,12 @@ static plm_status drain_pipe(int pipe_out, int file, const char *path, struct pl
   while (status == PLM_OK) {
     const ssize_t got = read(pipe_out, buffer, PIPE_BYTES);
     if (got == 0) break;
-    if (got < 0 && errno != EINTR) status = plm_error_errno(error, "cannot read a pipe");
-    if (got > 0) plm_hasher_update(hasher, buffer, (size_t)got);
-    if (got > 0) status = plm_file_write_all(file, buffer, (size_t)got, path, error);
+    if (got > 0) {
+      plm_hasher_update(hasher, buffer, (size_t)got);
+      status = plm_file_write_all(file, buffer, (size_t)got, path, error);
+    } else if (errno != EINTR) {
+      status = plm_error_errno(error, "cannot read a pipe");
+    }
     if (status == PLM_OK) status = plm_stop_check("", error);
   }
   free(buffer);

@@ -457,12 +457,9 @@ plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
   PLM_TRY(flush_all(writer, error));
   PLM_TRY(plm_stop_check("", error));
   PLM_TRY(corpus_writer_compact(writer, data, error));
-  PLM_TRY(plm_stop_check("", error));
   PLM_TRY(corpus_writer_describe(writer, data, error));
-  PLM_TRY(plm_stop_check("", error));
   PLM_TRY(plm_corpus_verify_written(writer->temporary, &writer->description.info, progress, context,
                                     check_stop_signal, error));
-  PLM_TRY(plm_stop_check("", error));
   PLM_TRY(corpus_writer_publish(writer, error));
   if (info != NULL) *info = writer->description.info;
   return PLM_OK;

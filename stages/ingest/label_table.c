@@ -384,10 +384,8 @@ static void report_shared(const struct plm_label_table *table)
   qsort(placed, table->placed_count, sizeof *placed, by_hash);
   for (size_t begin = 0, end; begin < table->placed_count; begin = end) {
     bool several = false;
-    for (end = begin + 1; end < table->placed_count; end++) {
-      if (placed[end].hash != placed[begin].hash) break;
+    for (end = begin; end < table->placed_count && placed[end].hash == placed[begin].hash; end++)
       several |= placed[end].row->part != placed[begin].row->part;
-    }
     for (size_t i = begin; i < end && several; i++) {
       const struct plm_labelled_row *row = placed[i].row;
       counts[row->part]++;

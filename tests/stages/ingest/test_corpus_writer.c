@@ -142,41 +142,52 @@ static void an_unfinished_corpus_is_nothing(void **state)
   assert_false(plm_file_exists(corpus));
 }
 
+struct stopping {
+  bool at_end;
+  unsigned calls;
+};
+
 static void stop_while_verifying(void *context, uint64_t done, uint64_t total)
 {
-  unsigned *calls = context;
+  struct stopping *stopping = context;
   assert_true(done <= total);
-  ++*calls;
-  plm_stop_requested = SIGTERM;
+  stopping->calls++;
+  if (!stopping->at_end || done == total) plm_stop_requested = SIGTERM;
 }
 
-/* A stop signal ends the check of what was written at once, and nothing is left. */
-static void the_last_check_can_be_stopped(void **state)
+/* A stop signal is heard before the long copy, at the first group that is checked, and after the
+ * last one. Nothing is left. */
+static void finishing_can_be_stopped(void **state)
 {
   (void)state;
   enum { DOCUMENTS = 4 * PLM_GROUP_DOCUMENTS };
-  char own[64];
-  unsigned calls = 0;
-  struct plm_error error = {0};
-  struct plm_corpus_writer *writer;
   const char *corpus = scratch_path("stopped");
   const struct plm_corpus_writer_options options = {.directory = corpus, .threads = 1};
   const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = DOCUMENTS};
+  char own[64], data[96];
   snprintf(own, sizeof own, "stopped.tmp-%ld", (long)getpid());
-  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
-  for (int i = 0; i < DOCUMENTS; i++)
-    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "x", 1,
-                                           (const uint8_t *)"LAGVSERT", 8, NULL),
-                     PLM_OK);
-  assert_int_equal(
-      plm_corpus_writer_finish(writer, &source, 1, stop_while_verifying, &calls, NULL, &error),
-      PLM_TERMINATED);
-  plm_stop_requested = 0;
-  assert_int_equal(calls, 1);
-  assert_string_equal(error.what, "stopped by SIGTERM");
-  plm_corpus_writer_close(writer);
-  assert_false(plm_file_exists(corpus));
-  assert_false(plm_file_exists(scratch_path(own)));
+  snprintf(data, sizeof data, "%s/" PLM_CORPUS_DATA, own);
+  for (int when = 0; when < 3; when++) {
+    struct stopping stopping = {.at_end = when == 2};
+    struct plm_error error = {0};
+    struct plm_corpus_writer *writer;
+    assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+    for (int i = 0; i < DOCUMENTS; i++)
+      assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "x", 1,
+                                             (const uint8_t *)"LAGVSERT", 8, NULL),
+                       PLM_OK);
+    if (when == 0) plm_stop_requested = SIGTERM;
+    const plm_status status =
+        plm_corpus_writer_finish(writer, &source, 1, stop_while_verifying, &stopping, NULL, &error);
+    plm_stop_requested = 0;
+    assert_int_equal(status, PLM_TERMINATED);
+    assert_true(when < 2 ? stopping.calls == (unsigned)when : stopping.calls > 1);
+    assert_int_equal(plm_file_exists(scratch_path(data)), when > 0);
+    assert_string_equal(error.what, "stopped by SIGTERM");
+    plm_corpus_writer_close(writer);
+    assert_false(plm_file_exists(corpus));
+    assert_false(plm_file_exists(scratch_path(own)));
+  }
 }
 
 int main(void)
@@ -187,7 +198,7 @@ int main(void)
       cmocka_unit_test(only_a_corpus_is_replaced),
       cmocka_unit_test(leftovers_are_removed),
       cmocka_unit_test(an_unfinished_corpus_is_nothing),
-      cmocka_unit_test(the_last_check_can_be_stopped),
+      cmocka_unit_test(finishing_can_be_stopped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
