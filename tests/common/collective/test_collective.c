@@ -135,6 +135,11 @@ static void what_is_wrong_with_the_engine(void **state)
   assert_int_equal(plm_collective_open(say_nothing, &collective, &error), PLM_CONFIG);
   assert_memory_equal(error.what, "the MPI engine cannot be loaded: ", 33);
   assert_string_equal(error.where, "/dev/null");
+  char path[PLM_PATH_SIZE + 1]; /* longer than a path may be */
+  memset(path, 'x', PLM_PATH_SIZE);
+  path[PLM_PATH_SIZE] = '\0';
+  setenv("PLM_MPI_LIBRARY", path, 1);
+  assert_int_equal(plm_collective_open(say_nothing, &collective, &error), PLM_LIMIT);
   assert_null(collective);
 }
 

@@ -113,6 +113,8 @@ static void the_manual_has_every_key(void **state)
   assert_non_null(strstr(command_out, "\n    PLM_SEED; on resume: refused\n"));
   assert_non_null(
       strstr(command_out, "\n    a power of two, in tokens; default 512; from 2, to 1048576\n"));
+  assert_non_null(strstr(command_out, "; default 2.0; above 0, to 64\n"));
+  assert_non_null(strstr(command_out, "; default 0.95; from 0, below 1\n"));
   assert_int_equal(COMMAND("config", "a", "b"), 2);
 }
 

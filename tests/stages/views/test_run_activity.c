@@ -115,11 +115,15 @@ static void a_start_is_no_silence(void **state)
   (void)state;
   write_file("peers.trainer.json", "[{}]");
   steps_until(1000); /* of an earlier process */
-  const struct plm_activity activity = read_after(500);
+  struct plm_activity activity = read_after(500);
   assert_false(activity.stepped);
   assert_true(activity.age_s >= 500 && activity.age_s < 560);
   assert_true(activity.rate == 0);
   assert_string_equal(activity.text, "");
+  (void)read_after(1000.5);
+  steps_until(1000); /* its own, soon after it began */
+  plm_activity_read(run, &activity);
+  assert_true(activity.stepped);
 }
 
 /* ---- signs of life --------------------------------------------------------------------------- */

@@ -416,6 +416,23 @@ static void labels_have_a_color(void **state)
   live_erase(live);
 }
 
+/* Without its time and the name of its program, which the stage's name tells. */
+static void lines_of_a_log_are_printed(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *trainer = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  supervisor->screen.lines = true;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, "log", NULL), PLM_OK);
+  plm_tail_init(&trainer->tail, path, 0);
+  append(supervisor, "log",
+         "2026-01-02T03:04:05.678Z plm-trainer: step 1\nplm-trainer:x\nno: newline");
+  screen_update(&supervisor->screen);
+  assert_string_equal(written(), "trainer.0   | step 1\ntrainer.0   | plm-trainer:x\n");
+  screen_close(&supervisor->screen);
+  assert_string_equal(written(), "trainer.0   | no: newline\n");
+}
+
 static void colors_are_for_a_terminal(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -456,6 +473,7 @@ int main(void)
       TEST(the_block_is_drawn_when_it_changes), TEST(the_block_fits_another_width),
       TEST(rows_are_counted_to_the_column),     TEST(labels_have_a_color),
       TEST(colors_are_for_a_terminal),          TEST(options_of_up_reach_the_screen),
+      TEST(lines_of_a_log_are_printed),
   };
   return cmocka_run_group_tests_name("live terminal", tests, NULL, NULL);
 }
