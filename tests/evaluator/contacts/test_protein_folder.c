@@ -88,6 +88,9 @@ static void what_is_wrong_is_named(void **state)
     const char *found = strstr(error.what, "p.");
     if (found == NULL || strcmp(found, cases[i].what) != 0) fail_msg("%zu: %s", i, error.what);
     assert_int_equal(folder.count, 0);
+    assert_int_equal(
+        plm_protein_folder_read(scratch_path("proteins"), PLM_TOKENIZER_ESM, &folder, NULL),
+        PLM_FORMAT);
   }
   static char longest[PLM_PROTEIN_LIMIT + 4] = ">p\n";
   struct plm_protein_folder folder;

@@ -44,6 +44,23 @@ static void a_worked_example(void **state)
   plm_confusion_deinit(&confusion);
 }
 
+/* exp() of differences from the largest logit neither overflows nor vanishes. */
+static void large_logits_have_finite_losses(void **state)
+{
+  (void)state;
+  static const int32_t truth[] = {1, 0, 2, 0};
+  static const float logits[] = {-5000, 2000, 1000, 7000, -9000, 0, 100, 100, 90, 0, 0, 3000};
+  static const uint32_t residues[4] = {1, 1, 1, 1};
+  static const double losses[] = {0, 0, 10.693169880560, 3000};
+  struct plm_confusion confusion;
+  for (int row = 0; row < 4; row++) {
+    plm_confusion_init(&confusion, 3);
+    plm_confusion_add(&confusion, logits + 3 * row, truth + row, residues + row, 1);
+    assert_true(fabs(confusion.loss_sum - losses[row]) < 1e-9);
+    plm_confusion_deinit(&confusion);
+  }
+}
+
 /* The multi-class MCC by its definition: Gorodkin's covariances over all indicator columns. */
 static double slow_mcc(const int32_t *truth, const int *predicted, int rows, int V)
 {
@@ -133,6 +150,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_worked_example),
+      cmocka_unit_test(large_logits_have_finite_losses),
       cmocka_unit_test(random_tables_match_the_definition),
       cmocka_unit_test(one_class_alone_has_no_correlation),
       cmocka_unit_test(bins_have_names),

@@ -288,6 +288,10 @@ static void retention_deletes_only_what_is_ours(void **state)
 {
   struct checkpoint_case *fixture = *state;
   char path[PLM_PATH_SIZE];
+  assert_int_equal(/* there is none yet */
+                   plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, &valid, 0,
+                                       NULL),
+                   PLM_OK);
   for (uint64_t step = 0; step < 5; step++) assert_int_equal(publish(fixture, step, NULL), PLM_OK);
   path_of(fixture, "step_00000000.mine", path);
   assert_int_equal(plm_directory_make(path, NULL), PLM_OK);

@@ -322,6 +322,35 @@ static void clocks_of_hosts_are_set(void **state)
   }
 }
 
+static plm_status wait_as_first(struct plm_collective *collective, struct plm_transfer *transfer,
+                                struct plm_error *error)
+{
+  (void)collective;
+  (void)error;
+  if (transfer->kind == PLM_BROADCAST && transfer->bytes == sizeof origin)
+    memcpy(&origin, transfer->to, sizeof origin);
+  if (transfer->kind == PLM_RECEIVE) memset(transfer->to, 0, transfer->bytes);
+  return PLM_OK;
+}
+
+static void rank_0_tells_its_clock(void **state)
+{
+  struct profile_scene scene;
+  struct fake_collective fake;
+  (void)state;
+  origin = (struct plm_profile_origin){0};
+  scene_open_ranks(&scene, &fake, 0, 2);
+  fake.base.wait = wait_as_first;
+  plm_profile_step_begins(scene.profile, 1, 1000);
+  record_wait(&scene, 1500);
+  plm_profile_step_ended(scene.profile, 2000);
+  assert_int_equal(plm_profile_finish(scene.profile, true, NULL), PLM_OK);
+  assert_true(origin.began_ns == 1000 && origin.agreed_ns == 1500);
+  assert_string_equal(origin.host, "here");
+  profile_scene_close(&scene);
+  fake_collective_deinit(&fake);
+}
+
 /* Other ranks send nothing, and by then there is room in the file system again. */
 static plm_status wait_until_there_is_room(struct plm_collective *collective,
                                            struct plm_transfer *transfer, struct plm_error *error)
@@ -401,6 +430,7 @@ int main(void)
       cmocka_unit_test(a_profile_is_incomplete_if_that_of_any_rank_is),
       cmocka_unit_test(only_rank_0_measures_the_rate_of_copies),
       cmocka_unit_test(clocks_of_hosts_are_set),
+      cmocka_unit_test(rank_0_tells_its_clock),
       cmocka_unit_test(the_first_write_that_fails_says_why),
       cmocka_unit_test(what_a_killed_trainer_left_is_removed),
   };
