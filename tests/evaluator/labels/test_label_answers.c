@@ -134,6 +134,49 @@ static void classes_in_any_order(void **state)
   assert_string_equal(result.reason, "");
 }
 
+/* One protein whose residues have the classes of the documents above gives the same result. */
+static void residues_in_place_of_documents(void **state)
+{
+  (void)state;
+  struct plm_label_column column = {.kind = PLM_LABEL_CLASS,
+                                    .classes = (char *[]){"a", "b", "c", "d"},
+                                    .class_count = CLASSES,
+                                    .counts = (uint64_t[]){5, 5, 5, 5}};
+  struct plm_label_match match = {
+      .choice = {PLM_TASK_CLASSIFICATION, CLASSES, 1, &column, NULL, NULL},
+      .output = (int32_t[]){2, 0, 1, PLM_NO_OUTPUT},
+      .foreign = 1};
+  struct plm_label_result documents = measure(&match, 1), residues;
+  match.choice.task = PLM_TASK_RESIDUES;
+  int32_t classes[DOCUMENTS + 1] = {-1}, begin[DOCUMENTS]; /* behind <cls> */
+  uint32_t of[DOCUMENTS] = {0};
+  float outputs[DOCUMENTS * OUTPUTS];
+  struct plm_labelled_rows rows = {.begin = begin, .documents = of};
+  for (int32_t i = 1; i <= DOCUMENTS; i++) {
+    classes[i] = class_of((uint32_t)i - 1);
+    if (classes[i] < 0) continue;
+    for (uint32_t k = 0; k < OUTPUTS; k++)
+      outputs[rows.count * OUTPUTS + k] = output_of((uint32_t)i - 1, k);
+    begin[rows.count++] = i;
+  }
+  struct plm_label_span span = {.first_residue = 1, .residues = DOCUMENTS, .whole = true};
+  const struct plm_chunk_document document = {.number = 0};
+  const struct plm_batch batch = {
+      .chunks = 1, .document_begin = (uint32_t[]){0, 1}, .documents = &document};
+  const struct plm_batch_labels labels = {
+      .outputs = CLASSES, .documents = 1, .spans = &span, .residues = classes, .known = rows.count};
+  struct plm_label_answers *answers =
+      plm_label_answers_open(&match, OUTPUTS, PLM_LABEL_VALUES_KEPT);
+  assert_int_equal(plm_label_answers_add(answers, &batch, &labels, &rows, outputs, NULL), PLM_OK);
+  assert_int_equal(plm_label_answers_measure(answers, &residues, NULL), PLM_OK);
+  assert_true(residues.labels == documents.labels && residues.missing == documents.missing);
+  assert_true(residues.loss == documents.loss && residues.unseen == documents.unseen);
+  assert_memory_equal(residues.values, documents.values, sizeof residues.values);
+  plm_label_answers_close(answers);
+  plm_label_result_deinit(&residues);
+  plm_label_result_deinit(&documents);
+}
+
 static const struct plm_label_match several = {
     .choice = {PLM_TASK_MULTILABEL, CLASSES, 1, NULL, NULL, NULL},
     .output = (int32_t[]){2, 0, 1, PLM_NO_OUTPUT, 1},
@@ -332,8 +375,11 @@ static void reasons_are_given(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(classes_in_any_order), cmocka_unit_test(several_classes_in_any_order),
-      cmocka_unit_test(numbers_in_any_order), cmocka_unit_test(too_many_probabilities_are_not_kept),
+      cmocka_unit_test(classes_in_any_order),
+      cmocka_unit_test(residues_in_place_of_documents),
+      cmocka_unit_test(several_classes_in_any_order),
+      cmocka_unit_test(numbers_in_any_order),
+      cmocka_unit_test(too_many_probabilities_are_not_kept),
       cmocka_unit_test(reasons_are_given),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
