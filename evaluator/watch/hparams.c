@@ -155,6 +155,16 @@ static void put_experiment(struct plm_message *experiment, const struct plm_hpar
       put_metric(experiment, hparams->subjects[i], metrics[j]);
 }
 
+static void append_event(struct plm_text *file, const struct plm_message *event)
+{
+  uint8_t *record = plm_alloc(event->size + PLM_RECORD_FRAME);
+  uint32_t table[256];
+  plm_record_table(table);
+  plm_record_put(record, table, event->bytes, event->size);
+  plm_text_append(file, record, event->size + PLM_RECORD_FRAME);
+  free(record);
+}
+
 /* Appends a record with one event: a value with the tag, no numbers, and `data` as field `field` of
  * HParamsPluginData. */
 static plm_status put_record(struct plm_text *file, const char *tag, unsigned field,
@@ -163,7 +173,6 @@ static plm_status put_record(struct plm_text *file, const char *tag, unsigned fi
   static const uint8_t no_numbers[] = {1 << 3, FLOAT, 2 << 3 | 2, 4, 2 << 3 | 2, 2, 1 << 3, 0};
   enum { LAYERS = 6 };
   uint8_t *memory = plm_alloc((size_t)LAYERS * MESSAGE_BYTES);
-  uint32_t table[256];
   struct plm_message layers[LAYERS];
   for (size_t i = 0; i < LAYERS; i++)
     layers[i] =
@@ -187,26 +196,18 @@ static plm_status put_record(struct plm_text *file, const char *tag, unsigned fi
                            "the settings are too long for TensorBoard: more than "
                            "%d bytes",
                            MESSAGE_BYTES);
-  if (status == PLM_OK) {
-    uint8_t *record = plm_alloc(event->size + PLM_RECORD_FRAME);
-    plm_record_table(table);
-    plm_record_put(record, table, event->bytes, event->size);
-    plm_text_append(file, record, event->size + PLM_RECORD_FRAME);
-    free(record);
-  }
+  else
+    append_event(file, event);
   free(memory);
   return status;
 }
 
 static void put_version(struct plm_text *file)
 {
-  uint8_t bytes[SMALL_BYTES], record[SMALL_BYTES];
-  uint32_t table[256];
-  struct plm_message event = {.bytes = bytes, .capacity = SMALL_BYTES - PLM_RECORD_FRAME};
+  uint8_t bytes[SMALL_BYTES];
+  struct plm_message event = {.bytes = bytes, .capacity = SMALL_BYTES};
   plm_event_version(&event);
-  plm_record_table(table);
-  plm_record_put(record, table, event.bytes, event.size);
-  plm_text_append(file, record, event.size + PLM_RECORD_FRAME);
+  append_event(file, &event);
 }
 
 plm_status plm_hparams_write(const char *directory, const struct plm_hparams *hparams,
