@@ -222,6 +222,8 @@ static void what_tasks_name_is_read(void **state)
   }
   assert_int_equal(COMMAND("validate", "./its.yaml", "--quiet"), 0);
   assert_string_equal(command_out, "");
+  assert_int_equal(COMMAND("validate", "./its.yaml"), 0);
+  assert_string_equal(command_out, "its.yaml: valid\n");
 }
 
 int main(void)

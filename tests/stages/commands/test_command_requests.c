@@ -206,6 +206,8 @@ static void a_run_is_watched_to_its_end(void **state)
   char output[OUTPUT_SIZE];
   assert_int_equal(with_answer("ps --watch --json", "{\"ok\":true,\"stages\":[]}", output), 0);
   assert_string_equal(output, "[]\n");
+  assert_int_equal(with_answer("ps --watch", stages, output), 0);
+  assert_memory_equal(output, "STAGE ", 6); /* and not for a terminal */
   assert_int_equal(pipeline("ps --watch", output), 3);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -94,6 +95,27 @@ static void packers_are_scaled(void **state)
   assert_null(strstr(command_out, "(x "));
   REFUSES("expected packer=N with N from 0 to 256, found \"packer=257\"", file, "--scale",
           "packer=257");
+}
+
+/* `up` starts them itself, unless there is one, another stage, or somebody else who does. */
+static void ranks_need_an_engine(void **state)
+{
+  static const char mpirun[] = "#!/bin/sh\necho Open MPI\n";
+  char programs[PLM_PATH_SIZE];
+  (void)state;
+  scratch_write("mpirun", mpirun, sizeof mpirun - 1);
+  assert_int_equal(chmod("mpirun", 0755), 0);
+  snprintf(programs, sizeof programs, "%.2000s:%.2000s", run, getenv("PATH"));
+  setenv("PATH", programs, 1);
+  setenv("PLM_MPI_LIBRARY", "/nowhere.so", 1);
+  REFUSES("this build has no MPI, which trainer.ranks above 1 needs: /nowhere.so does not exist",
+          "--dry-run", file, "--set", "trainer.ranks=2");
+  assert_int_equal(COMMAND("up", "--dry-run", file, "--set", "trainer.ranks=1"), 0);
+  assert_int_equal(COMMAND("up", "--dry-run", file, "packer", "--set", "trainer.ranks=2"), 0);
+  assert_int_equal(
+      COMMAND("up", "--dry-run", file, "--set", "trainer.ranks=2", "--launch", "trainer=srun"), 0);
+  unsetenv("PLM_MPI_LIBRARY");
+  setenv("PATH", strchr(programs, ':') + 1, 1);
 }
 
 /* ---- options ----------------------------------------------------------------------------------
@@ -329,6 +351,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(words_are_stages_or_the_file, setup),
       cmocka_unit_test_setup(packers_are_scaled, setup),
+      cmocka_unit_test_setup(ranks_need_an_engine, setup),
       cmocka_unit_test_setup(launches_have_a_stage_and_a_command, setup),
       cmocka_unit_test_setup(an_evaluator_apart_is_alone, setup),
       cmocka_unit_test_setup(a_profile_is_of_steps_of_the_run, setup),
