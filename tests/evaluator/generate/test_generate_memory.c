@@ -79,7 +79,7 @@ static void generates(enum plm_objective objective, const char *text)
 static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
-  generates(PLM_OBJECTIVE_MLM, ">a\nLA__V\n>b\nSERTIDPK\n");
+  generates(PLM_OBJECTIVE_MLM, ">b\nSERTIDPK\n>a\nLA__V\n");
   generates(PLM_OBJECTIVE_CAUSAL, ">a\nLAV\n>b\nSERTIDPK\n");
 }
 

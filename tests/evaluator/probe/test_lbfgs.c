@@ -31,6 +31,16 @@ static double bowl(void *context, const double *x, double *gradient)
   return (x[0] - 3) * (x[0] - 3) + 5 * (x[1] + 1) * (x[1] + 1);
 }
 
+/* A narrow curved valley, with its minimum at (1, 1): the function of Rosenbrock. */
+static double valley(void *context, const double *x, double *gradient)
+{
+  (void)context;
+  const double across = x[1] - x[0] * x[0], along = 1 - x[0];
+  gradient[0] = -400 * x[0] * across - 2 * along;
+  gradient[1] = 200 * across;
+  return 100 * across * across + along * along;
+}
+
 /* The inverse of the Hessian of `bowl`, three times too large. */
 static void invert(void *context, double *v)
 {
@@ -109,6 +119,19 @@ static void it_ends_at_the_minimum(void **state)
   assert_true(converged && function.iterations == 0);
 }
 
+/* The valley takes more iterations than the ten steps that it remembers. */
+static void the_steps_are_taken_back_from_the_newest_to_the_oldest(void **state)
+{
+  (void)state;
+  struct function function = {0};
+  const struct plm_lbfgs search = search_of(&function, valley, 2, 1000);
+  double x[] = {-1.2, 1};
+  bool converged = false;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK);
+  assert_true(converged && fabs(x[0] - 1) <= 1e-8 && fabs(x[1] - 1) <= 1e-8);
+  assert_true(function.iterations > 10 && function.iterations < 60);
+}
+
 /* The first step leads three times as far as the minimum and is halved once; the next one is scaled
  * to the curvature along it, so that it ends at the minimum, where L-BFGS alone would go on. */
 static void a_preconditioner_leads_to_the_minimum_at_once(void **state)
@@ -158,6 +181,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_flat_function_is_followed_only_to_a_smaller_gradient),
       cmocka_unit_test(it_ends_at_the_minimum),
+      cmocka_unit_test(the_steps_are_taken_back_from_the_newest_to_the_oldest),
       cmocka_unit_test(a_preconditioner_leads_to_the_minimum_at_once),
       cmocka_unit_test(the_tolerance_is_that_of_the_largest_component),
       cmocka_unit_test(each_iteration_may_end_it),

@@ -19,21 +19,23 @@ static plm_status fit_once(void *context, struct plm_error *error)
   return PLM_OK;
 }
 
-static void a_lack_of_memory_is_said(void **state)
+/* With folds, or with parts of which the second one chooses alpha. */
+static void fits(enum plm_label_kind kind, bool folds)
 {
-  (void)state;
   struct plm_labelled_table table = {.path = "t.csv",
                                      .target_name = "y",
-                                     .kind = PLM_LABEL_CLASS,
+                                     .kind = kind,
                                      .rows = rows,
                                      .count = ROWS,
-                                     .folds = 3,
-                                     .classes = classes,
-                                     .class_count = 2};
+                                     .folds = folds ? 3 : 0,
+                                     .parts = {ROWS / 3, ROWS / 3, ROWS / 3},
+                                     .classes = kind == PLM_LABEL_CLASS ? classes : NULL,
+                                     .class_count = kind == PLM_LABEL_CLASS ? 2 : 0};
   struct plm_probe_items items;
   for (uint32_t i = 0; i < ROWS; i++) {
     rows[i] = (struct plm_labelled_row){
         .residues = (uint8_t *)"LAGV", .length = 4, .label = i % 5 < 2, .part = i % 3};
+    rows[i].number = i % 5;
     for (uint32_t d = 0; d < WIDTH; d++) x[i * WIDTH + d] = (float)(i * (7 + d) % 11);
   }
   assert_int_equal(plm_pool_open(1, &pool, NULL), PLM_OK);
@@ -41,6 +43,15 @@ static void a_lack_of_memory_is_said(void **state)
   failing_memory_try(fit_once, &items, 10);
   plm_probe_items_deinit(&items);
   plm_pool_close(pool);
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  for (int folds = 0; folds < 2; folds++) {
+    fits(PLM_LABEL_CLASS, folds);
+    fits(PLM_LABEL_NUMBER, folds);
+  }
 }
 
 int main(void)
