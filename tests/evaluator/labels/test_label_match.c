@@ -101,6 +101,30 @@ static void columns_follow_from_the_names(void **state)
         PLM_TASK_CLASSIFICATION, "soluble", 1, in_order, 2);
 }
 
+/* Columns that the user names are taken in the order of the outputs if they are called so, else as
+ * the user names them. */
+static void named_columns_have_an_order(void **state)
+{
+  (void)state;
+  struct plm_label_column *family = &schema.columns[1];
+  assert_string_equal(family->name, "family");
+  family->kind = PLM_LABEL_NUMBER;
+  finds((struct asked){SEQUENCES(PLM_LOSS_SQUARES),
+                       .names = {"family", "stability"},
+                       {"stability", "family"},
+                       2},
+        PLM_TASK_REGRESSION, "family", 2, NULL, 0);
+  finds(
+      (struct asked){
+          SEQUENCES(PLM_LOSS_SQUARES), .names = {"family", "x"}, {"stability", "family"}, 2},
+      PLM_TASK_REGRESSION, "stability", 2, NULL, 0);
+  finds(
+      (struct asked){
+          SEQUENCES(PLM_LOSS_SQUARES), .names = {"x", "family"}, {"stability", "family"}, 2},
+      PLM_TASK_REGRESSION, "stability", 2, NULL, 0);
+  family->kind = PLM_LABEL_CLASS;
+}
+
 static void refuses(struct asked asked, const char *what)
 {
   struct plm_label_match match = {0};
@@ -168,6 +192,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_follow_from_the_names),
+      cmocka_unit_test(named_columns_have_an_order),
       cmocka_unit_test(what_does_not_fit_is_refused),
       cmocka_unit_test(a_column_is_named_once),
       cmocka_unit_test(a_corpus_without_labels_is_refused),
