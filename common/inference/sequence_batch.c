@@ -140,7 +140,6 @@ static uint32_t document_end(const struct plm_sequence_batch *batch, const struc
                              uint32_t from)
 {
   const int32_t *tokens = batch->wide + (size_t)place->chunk * batch->max_length + place->start;
-  if (batch->split < 0) return place->tokens;
   do from++;
   while (from < place->tokens && tokens[from] != batch->split);
   return from;
