@@ -79,7 +79,7 @@ plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
   struct plm_metrics_file *opened = plm_alloc_zeroed(1, sizeof *opened);
   snprintf(opened->path, sizeof opened->path, "%s", path);
   plm_status status = PLM_OK;
-  uint64_t size = 0;
+  uint64_t size;
   opened->descriptor = plm_descriptors_open(path, O_RDWR | O_CREAT | O_APPEND, 0644);
   if (opened->descriptor < 0) status = plm_error_errno(error, "cannot open %s", path);
   if (status == PLM_OK) status = whole_lines(opened->descriptor, path, &size, error);
