@@ -42,18 +42,20 @@ plm_status plm_config_check_sources(const struct plm_config *before, const struc
                                  "longer wanted a small weight");
   }
   for (uint32_t k = 0; k < count; k++) {
-    const struct plm_config_source a = plm_config_source(before, k < old ? k : 0);
+    if (k >= old) {
+      if (changes != NULL) note_change(before, now, k, changes);
+      continue;
+    }
+    const struct plm_config_source a = plm_config_source(before, k);
     const struct plm_config_source b = plm_config_source(now, k);
-    if (k < old &&
-        plm_config_source_plan(before, k).sampling != plm_config_source_plan(now, k).sampling &&
+    if (plm_config_source_plan(before, k).sampling != plm_config_source_plan(now, k).sampling &&
         before->data.sampling == now->data.sampling) {
       plm_error_set(error, PLM_CONFIG,
                     "corpus: the sampling of source %u changed, which makes it another run", k);
       return plm_error_hint(error, "restore the old value, or start a new run (another `run:`) "
                                    "from the old weights with trainer.init_from: CHECKPOINT");
     }
-    if (changes != NULL && (k >= old || !same_weights(&a, &b)))
-      note_change(before, now, k, changes);
+    if (changes != NULL && !same_weights(&a, &b)) note_change(before, now, k, changes);
   }
   return PLM_OK;
 }

@@ -65,10 +65,10 @@ static void number_text(double value, char text[40])
 void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40])
 {
   const double value = most ? setting->max : setting->min;
-  const bool whole = setting->type == PLM_SETTING_U32 || setting->type == PLM_SETTING_U64;
-  if (whole && value >= 0x1p64)
+  const bool long_whole = setting->type == PLM_SETTING_U64;
+  if (long_whole && value >= 0x1p64)
     snprintf(text, 40, "%" PRIu64, UINT64_MAX); /* the nearest double is UINT64_MAX + 1 */
-  else if (whole)
+  else if (long_whole)
     snprintf(text, 40, "%" PRIu64, (uint64_t)value);
   else
     number_text(value, text);
