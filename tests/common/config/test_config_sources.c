@@ -6,6 +6,7 @@
 
 #include "common/base/text/text.h"
 #include "common/config/config.h"
+#include "common/plan/plan.h"
 
 static void load(const char *text, struct plm_config *config)
 {
@@ -41,6 +42,37 @@ static void sources_have_names(void **state)
   config.corpus = NULL; /* of a stage that knows no folder */
   plm_config_source_name(&config, 0, name);
   assert_string_equal(name, "source 0");
+  plm_config_deinit(&config);
+}
+
+static void plans_are_those_of_the_settings(void **state)
+{
+  struct plm_config config;
+  (void)state;
+  load("seed: 7\ndata: {max_length: 256, document_alignment: 16, window_groups: 5, packing: "
+       "next_fit, truncate: split, tokenizer: byte, sampling: clusters}\n"
+       "trainer: {batch_tokens: 1536}\nevaluator: {max_tokens: 999}\n",
+       &config);
+  const struct plm_plan_parameters training = {.seed = 7,
+                                               .max_length = 256,
+                                               .alignment = 16,
+                                               .window_groups = 5,
+                                               .packing = PLM_PACKING_NEXT_FIT,
+                                               .truncate = PLM_TRUNCATE_SPLIT,
+                                               .tokenizer = PLM_TOKENIZER_BYTE,
+                                               .sampling = PLM_SAMPLING_CLUSTERS,
+                                               .shuffle = true};
+  const struct plm_plan_parameters evaluation = {.max_length = 256,
+                                                 .alignment = 16,
+                                                 .window_groups = 5,
+                                                 .packing = PLM_PACKING_BEST_FIT,
+                                                 .truncate = PLM_TRUNCATE_HEAD,
+                                                 .tokenizer = PLM_TOKENIZER_BYTE,
+                                                 .token_limit = 999};
+  const struct plm_plan_parameters first = plm_config_training_plan(&config),
+                                   held_out = plm_config_evaluation_plan(&config);
+  assert_true(plm_hash_equal(plm_plan_hash(&first), plm_plan_hash(&training)));
+  assert_true(plm_hash_equal(plm_plan_hash(&held_out), plm_plan_hash(&evaluation)));
   plm_config_deinit(&config);
 }
 
@@ -134,6 +166,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sources_have_names),
+      cmocka_unit_test(plans_are_those_of_the_settings),
       cmocka_unit_test(values_come_back),
       cmocka_unit_test(one_corpus_is_a_mixture_of_one),
       cmocka_unit_test(a_resume_may_change_weights_and_add_sources),

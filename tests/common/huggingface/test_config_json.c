@@ -25,7 +25,8 @@ static const char *put(const char *folder, const char *name, const char *text)
   return path;
 }
 
-/* Writes the config.json of a model, with the value of one key (as "attention.block") replaced. */
+/* Writes the config.json of a model, with the value of one key (as "attention.block") replaced, or
+ * without it if value is NULL. */
 static void put_config(const char *folder, const struct plm_model_config *model, const char *key,
                        const char *value)
 {
@@ -36,7 +37,10 @@ static void put_config(const char *folder, const struct plm_model_config *model,
     snprintf(first, sizeof first, "%.*s", (int)(dot - key), key);
     object = cJSON_GetObjectItem(object, first);
   }
-  if (key != NULL) cJSON_ReplaceItemInObject(object, key, cJSON_CreateRaw(value));
+  if (key != NULL && value != NULL)
+    cJSON_ReplaceItemInObject(object, key, cJSON_CreateRaw(value));
+  else if (key != NULL)
+    cJSON_DeleteItemFromObject(object, key);
   text = cJSON_Print(json);
   cJSON_Delete(json);
   put(folder, "config.json", text);
@@ -120,6 +124,12 @@ static void a_window_of_local_masks_is_not_empty(void **state)
   put_config(folder, &second, "window", "0");
   assert_int_equal(plm_huggingface_config_read(folder, &local, NULL, NULL, &error), PLM_FORMAT);
   assert_string_equal(error.what, "\"window\" is 0, but attention.pattern has a `local` mask");
+  struct plm_model_config whole = second;
+  uint32_t none = 1;
+  whole.pattern[1] = PLM_ATTENTION_DOCUMENT;
+  put_config(folder, &whole, "window", "0");
+  assert_int_equal(plm_huggingface_config_read(folder, &local, &none, NULL, &error), PLM_OK);
+  assert_int_equal(none, 0);
   static const char *const windows[] = {"1", "1048576"};
   for (size_t i = 0; i < 2; i++) {
     uint32_t window = 0;
@@ -176,6 +186,10 @@ static void window_and_objective_are_read(void **state)
   assert_int_equal(window, 64);
   assert_int_equal(objective, PLM_OBJECTIVE_CAUSAL);
   assert_int_equal(plm_huggingface_config_read(folder, &model, NULL, NULL, NULL), PLM_OK);
+  put_config(folder, &small, "objective", NULL); /* as Python writes it */
+  enum plm_objective implied = PLM_OBJECTIVE_CAUSAL;
+  assert_int_equal(plm_huggingface_config_read(folder, &model, NULL, &implied, NULL), PLM_OK);
+  assert_int_equal(implied, PLM_OBJECTIVE_MLM);
   static const char *const wrong[][3] = {
       {"objective", "\"other\"", "\"objective\" is none that this version knows"},
       {"window", "1048577", "\"window\" is missing or is not a number of tokens up to 1048576"},

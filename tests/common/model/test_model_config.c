@@ -402,6 +402,13 @@ static void differences_are_listed(void **state)
     assert_string_equal(differences[i].values[0], wanted[i][1]);
     assert_string_equal(differences[i].values[1], wanted[i][2]);
   }
+  /* What follows a key that only one of them has is compared, too. */
+  struct plm_model_config esmc = good(PLM_ESMC);
+  bool last = false;
+  esmc.max_length = 2 * model.max_length;
+  for (size_t i = plm_model_config_compare(&model, &esmc, differences); i > 0 && !last; i--)
+    last = strcmp(differences[i - 1].key, "max_length") == 0;
+  assert_true(last);
 }
 
 int main(void)

@@ -308,6 +308,29 @@ static void initial_weights_are_those_of_the_page(void **state)
   free(f.table);
 }
 
+/* The matrices of published models are drawn as transformers draws them, and none begins as zeros,
+ * as some of ours do. */
+static void initialisers_follow_the_architecture(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
+    const struct plm_model_config config = case_config((enum plm_architecture)architecture, 2, 64);
+    const bool small = architecture == PLM_ESM2 || architecture == PLM_ESMC;
+    struct fixture f = table_of(&config);
+    int matrices = 0, zero = 0, drawn_small = 0;
+    for (size_t i = 0; i < f.count; i++) {
+      if (f.table[i].ndim != 2 || strstr(f.table[i].name, "embe") != NULL) continue;
+      matrices++;
+      zero += f.table[i].initialiser == PLM_INIT_ZERO;
+      drawn_small += f.table[i].initialiser == PLM_INIT_SMALL;
+    }
+    assert_true(matrices >= 8);
+    assert_int_equal(drawn_small, small ? matrices : 0);
+    assert_int_equal(zero > 0, !small);
+    free(f.table);
+  }
+}
+
 /* ESM-2's padding, token 1, is embedded as zeros, which every other row has none of. */
 static void the_row_of_the_padding_is_zero(void **state)
 {
@@ -360,6 +383,7 @@ int main(void)
       cmocka_unit_test(widths_stop_at_128_a_head),
       cmocka_unit_test(groups_follow_name_and_rank),
       cmocka_unit_test(initial_weights_are_those_of_the_page),
+      cmocka_unit_test(initialisers_follow_the_architecture),
       cmocka_unit_test(the_row_of_the_padding_is_zero),
       cmocka_unit_test(other_configurations_are_refused),
   };

@@ -204,6 +204,7 @@ static void names_of_classes_have_bounds(void **state)
   plm_text_deinit(&text);
   static const char control[] = "this label has a control character", at[] = ":3, column 2 (y)";
   refuses(&class_, "a.csv", "sequence,y\nM,ok\nM,a\tb\n", PLM_FORMAT, control, at, "");
+  refuses(&class_, "a.csv", "sequence,y\nM,ok\nM,\x7f\n", PLM_FORMAT, control, at, "");
   refuses(&class_, "a.csv",
           "sequence,y\nM,ok\nM,a\x7f"
           "b\n",

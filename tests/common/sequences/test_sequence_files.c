@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -86,6 +87,20 @@ static void records_of_all_files_are_counted(void **state)
   assert_non_null(strstr(error.what, "character '1' is not a residue"));
   assert_non_null(strstr(error.where, "one.fasta:4"));
   plm_text_deinit(&listener.heard);
+}
+
+/* A pipe is not opened, which would wait for its writer, and so the size of all is not known. */
+static void a_pipe_has_no_size(void **state)
+{
+  (void)state;
+  const char *pipe = scratch_path("pipe");
+  const char *paths[] = {write_file("one.fasta", ">a\nLA\n"), pipe};
+  uint64_t total = 1;
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  alarm(60);
+  assert_int_equal(plm_sequence_files_check(paths, 2, &total, NULL), PLM_OK);
+  alarm(0);
+  assert_int_equal(total, 0);
 }
 
 static void files_without_a_good_record_are_errors(void **state)
@@ -177,6 +192,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(records_of_all_files_are_counted),
+      cmocka_unit_test(a_pipe_has_no_size),
       cmocka_unit_test(files_without_a_good_record_are_errors),
       cmocka_unit_test(errors_and_stop_signals_end_it),
       cmocka_unit_test(bad_records_are_shown_up_to_a_limit),

@@ -103,6 +103,8 @@ static void short_reads_are_continued(void **state)
   most = MIB / 3 + 1;
   check(3 * MIB);
   check(LARGE + 5);
+  most = MIB - 1;
+  check(3 * MIB);
   most = SIZE_MAX;
 }
 
