@@ -303,7 +303,7 @@ static void any_intervals_will_do(void **state)
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, false);
   for (int32_t q = 0; q < 90; q++) {
     const struct plm_philox_words draw = plm_philox(5, (uint32_t)q, 0, 92);
-    if (draw.w[0] % 5 == 0) continue;
+    if (q % 16 == 0 ? q > 0 : draw.w[0] % 5 == 0) continue; /* 16: the first one of a tile */
     const int32_t end = 1 + (int32_t)(draw.w[1] % 90);
     p.mask_values[q] = (int32_t)(draw.w[2] % (uint32_t)end);
     p.mask_values[90 + q] = end;
