@@ -102,7 +102,7 @@ static plm_status device_of_rank(const struct plm_backend_library *library, int 
 {
   const int devices = library->count_devices();
   if (devices == 1) *ordinal = 0;
-  if (devices <= 1 || *ordinal < devices) return PLM_OK;
+  if (devices == 0 || *ordinal < devices) return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "rank %d of this host has no GPU, because there are only %d",
                 *ordinal, devices);
   plm_error_hint(error, "start at most one rank for each GPU, or make only one GPU visible "

@@ -112,7 +112,7 @@ static plm_status take_line(const char *line_text, const char *path, size_t line
   const char *text = line_text;
   const uint32_t i = read_residue(&text, protein->length);
   const uint32_t j = i == 0 ? 0 : read_residue(&text, protein->length);
-  if (i == 0 || j == 0 || i == j) {
+  if (j == 0 || i == j) {
     const size_t shown = strcspn(line_text, "\r");
     plm_error_set(error, PLM_FORMAT,
                   "%s:%zu: \"%.*s\": expected two different residue numbers from 1 to %u", path,

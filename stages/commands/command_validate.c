@@ -37,7 +37,6 @@ static plm_status validate_check_corpus(const struct plm_config *config, struct 
   PLM_TRY(plm_run_corpora_local(config, error));
   PLM_TRY(plm_run_corpora_present(config, error));
   PLM_TRY(plm_run_labels_check(config, error));
-  if (config->source_count > 0) return PLM_OK; /* plm_run_corpora_check */
   if (config->corpus == NULL || parameters.sampling == PLM_SAMPLING_DOCUMENTS) return PLM_OK;
   const plm_status status = plm_corpus_description_read(config->corpus, &description, error);
   if (status == PLM_NOT_FOUND) return PLM_OK; /* it may be made later, or be on another host */
