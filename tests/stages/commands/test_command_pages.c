@@ -56,6 +56,8 @@ static void each_name_has_its_page(void **state)
     if (strstr(command_out, reference) == NULL) fail_msg("no %s", reference);
   }
   assert_non_null(strstr(command_out, "; default \\fB1\\fR; on resume: refused\n"));
+  assert_non_null(
+      strstr(command_out, "Each key says what happens if its value differs when a run is resumed"));
   assert_int_equal(COMMAND("manual", "up"), 0);
   expect_sections("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,SEE ALSO,");
   assert_non_null(strstr(command_out, "Options of every command"));

@@ -179,7 +179,8 @@ static void fail_at_step(struct plm_supervisor *supervisor, struct supervised *s
   stage->started_ms = plm_clock_ms() - 60000;
   snprintf(line, sizeof line, "{\"step\":%d,\"time\":%.3f}\n", step, plm_clock_wall_s() - 1);
   write_in_run(supervisor, PLM_RUN_TRAINER_METRICS, line);
-  snprintf(line, sizeof line, "plm-trainer: begins\nplm-trainer: %s\n  a hint\n", words);
+  snprintf(line, sizeof line, "plm-trainer: begins\n%splm-trainer: %s\n  a hint\n",
+           step % 2 == 0 ? "" : "2026-01-02T03:04:05.678Z ", words);
   write_in_run(supervisor, "logs/trainer.0.log", line);
   supervised_reaped(&supervisor->launcher, stage, EXITED(code));
 }

@@ -210,6 +210,25 @@ static void counters_begin_with_the_process(void **state)
   trainer_shows("steps_total", 1);
 }
 
+/* The run's own supervisor exports the rest. */
+static void beside_a_supervisor_only_the_evaluator_is_exported(void **state)
+{
+  (void)state;
+  supervisor->stages.apart = true;
+  supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+  open_exporter();
+  append(PLM_RUN_TRAINER_METRICS, "{\"step\":3,\"step_ms\":1000}");
+  append(PLM_RUN_EVALUATOR_METRICS, "{\"step\":2,\"split\":\"valid\",\"loss\":2.5}");
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer",
+                                   "[{\"host\":\"far\",\"pid\":12,\"tokens\":5}]", NULL),
+                   PLM_OK);
+  scrape();
+  shows("evaluator", "0", "ready", "", 1);
+  shows("evaluator", "0", "loss", ",split=\"valid\"", 2.5);
+  assert_null(strstr(answer.data, "stage=\"trainer\""));
+  assert_null(strstr(answer.data, "stage=\"packer\""));
+}
+
 /* ---- packers --------------------------------------------------------------------------------- */
 
 static void packers_are_those_of_the_peers_files(void **state)
@@ -398,6 +417,7 @@ int main(void)
       TEST(the_first_line_of_a_new_file_counts),
       TEST(what_a_resume_leaves_is_not_counted_again),
       TEST(counters_begin_with_the_process),
+      TEST(beside_a_supervisor_only_the_evaluator_is_exported),
       TEST(packers_are_those_of_the_peers_files),
       TEST(each_stage_shows_its_state_and_restarts),
       TEST(each_stage_shows_what_it_does),
