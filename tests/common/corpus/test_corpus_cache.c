@@ -432,7 +432,6 @@ static void failures_of_memory_and_disk_are_said(void **state)
   (void)state;
   failing_disk_try(open_and_close, directory, NULL);
   failing_disk_try(copy_and_close, directory, again);
-  failing_disk_interrupt(copy_and_close, directory, "pread */data.mdb", 5);
   failing_memory_try(open_and_close, directory, 20);
 }
 
