@@ -81,8 +81,7 @@ static bool is_about(const struct plm_report *report, const struct plm_retained 
 struct plm_retention_judge plm_retention_judge_of(const struct plm_config *config)
 {
   const struct plm_config_evaluator *evaluator = &config->evaluator;
-  struct plm_retention_judge judge = {.split =
-                                          evaluator->split_count > 0 ? evaluator->splits[0] : NULL};
+  struct plm_retention_judge judge = {.split = evaluator->splits[0]}; /* NULL without splits */
   int32_t task;
   if (plm_config_best_by(config, &task, &judge.measure) && task != PLM_NO_TASK) {
     judge.config = config;
