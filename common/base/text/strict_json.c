@@ -207,7 +207,7 @@ plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_l
   cJSON *parsed = plm_json_parse_bytes(text, size, &end, &lacked);
   if (!parsed && lacked) return plm_error_set(error, PLM_NO_MEMORY, "no memory for JSON");
   if (!parsed) {
-    scan.at = end ? (size_t)(end - text) : 0;
+    scan.at = (size_t)(end - text);
     return strict_json_refuse(&scan, "invalid JSON", error);
   }
   while (end < text + size && (*end == ' ' || *end == '\n' || *end == '\r' || *end == '\t')) end++;
