@@ -71,12 +71,15 @@ static plm_status listen_on(const char *address, const struct addrinfo *found, i
     *descriptor = made;
     return PLM_OK;
   }
-  const int reason = errno;
+  plm_status status;
+  if (errno == EADDRINUSE) {
+    plm_error_set(error, PLM_BUSY, "cannot serve metrics on %s: the port is in use", address);
+    status = plm_error_hint(error, "choose another port, or 0 to let the system choose");
+  } else {
+    status = plm_error_errno(error, "cannot serve metrics on %s", address);
+  }
   close(made);
-  errno = reason;
-  if (reason != EADDRINUSE) return plm_error_errno(error, "cannot serve metrics on %s", address);
-  plm_error_set(error, PLM_BUSY, "cannot serve metrics on %s: the port is in use", address);
-  return plm_error_hint(error, "choose another port, or 0 to let the system choose");
+  return status;
 }
 
 static void name_address(struct plm_http *http)
