@@ -32,6 +32,18 @@ static const struct config_outcome masks[] = {
      "trainer.freeze.blocks", "trainer.freeze.blocks: 4\n"},
     {"model: {architecture: esm2, num_hidden_layers: 4}\ntrainer: {freeze: {blocks: 5}}\n", "",
      "pipeline.yaml:2:28: trainer.freeze.blocks: 5, but the model has 4 blocks\n"},
+    {"model: {architecture: x}\ntrainer: {freeze: {blocks: 99}}\n", "",
+     "pipeline.yaml:1:23: model.architecture: expected transformer, unet, patch_unet, esm2 or "
+     "esmc, "
+     "found \"x\"\n"},
+    {"model: {num_hidden_layers: x}\ntrainer: {freeze: {blocks: 99}}\n", "",
+     "pipeline.yaml:1:28: model.num_hidden_layers: expected a whole number, found \"x\"\n"},
+    {"model: {num_unet_layers: x}\ntrainer: {freeze: {blocks: 99}}\n", "",
+     "pipeline.yaml:1:26: model.num_unet_layers: expected a whole number, found \"x\"\n"},
+    {"model: {num_extra_layers: x}\ntrainer: {freeze: {blocks: 99}}\n", "",
+     "pipeline.yaml:1:27: model.num_extra_layers: expected a whole number, found \"x\"\n"},
+    {"trainer: {freeze: {blocks: x}}\n", "",
+     "pipeline.yaml:1:28: trainer.freeze.blocks: expected a whole number, found \"x\"\n"},
     {"trainer: {lora: {rank: 0, alpha: 16, targets: [v, q], dropout: 0}}\n", "trainer.lora.rank",
      "trainer.lora.rank: 0\n"}, /* as a printed configuration has it */
     {"trainer: {optimizer: {name: adamw}}\n", "trainer.optimizer.betas",

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/files/file.h"
 #include "common/base/text/text.h"
@@ -81,9 +83,38 @@ static void unknown_keys_are_reported_up_to_a_limit(void **state)
   plm_text_deinit(&text);
 }
 
+/* A relative path has a folder, which needs room and a working folder that exists. */
+static void a_path_needs_its_folder(void **state)
+{
+  struct plm_config config;
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE], left[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  (void)state;
+  memset(path, 'p', sizeof path);
+  path[sizeof path - 1] = '\0';
+  assert_int_equal(plm_config_load(path, NULL, 0, &config, NULL, &error), PLM_LIMIT);
+  assert_non_null(strstr(error.what, "is longer than"));
+  snprintf(folder, sizeof folder, "%s", scratch_path("gone"));
+  assert_non_null(getcwd(left, sizeof left));
+  assert_int_equal(mkdir(folder, 0700), 0);
+  assert_int_equal(chdir(folder), 0);
+  assert_int_equal(rmdir(folder), 0);
+  const plm_status from_file = plm_config_load("a.yaml", NULL, 0, &config, NULL, &error);
+  char what[sizeof error.what];
+  snprintf(what, sizeof what, "%s", error.what);
+  error = (struct plm_error){0};
+  const plm_status from_text = plm_config_load_text("seed: 1\n", 8, &config, &error);
+  assert_int_equal(chdir(left), 0);
+  assert_int_equal(from_file, PLM_NOT_FOUND);
+  assert_int_equal(from_text, PLM_NOT_FOUND);
+  assert_memory_equal(what, "working directory", 17);
+  assert_memory_equal(error.what, "working directory", 17);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_path_needs_its_folder),
       cmocka_unit_test(nesting_is_bounded),
       cmocka_unit_test(values_and_anchors_are_bounded),
       cmocka_unit_test(length_is_bounded),

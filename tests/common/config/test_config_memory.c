@@ -106,9 +106,26 @@ static void a_lack_of_descriptors_is_no_mistake(void **state)
   close(lowest);
 }
 
+/* What a file lacks to be read is no mistake in it either. */
+static void what_a_file_lacks_is_no_mistake(void **state)
+{
+  static const plm_status causes[] = {PLM_NO_MEMORY, PLM_NO_DESCRIPTORS, PLM_IO};
+  (void)state;
+  for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+    struct plm_config_problems *problems = plm_problems_new();
+    struct plm_error cause = {0}, error = {0};
+    (void)plm_error_set(&cause, causes[i], "because");
+    plm_problems_add_error(problems, (struct plm_place){0}, "here ", &cause);
+    assert_int_equal(plm_problems_lack(problems, &error), causes[i] == PLM_IO ? PLM_OK : causes[i]);
+    assert_int_equal(plm_config_problems_count(problems), causes[i] == PLM_IO ? 1 : 0);
+    plm_config_problems_free(problems);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_a_file_lacks_is_no_mistake),
       cmocka_unit_test(a_lack_of_memory_is_no_mistake),
       cmocka_unit_test(a_lack_of_descriptors_is_no_mistake),
   };

@@ -57,6 +57,7 @@ static void a_schedule_follows_the_steps(void **state)
                   "trainer.schedule.warmup_steps",
                   "41 steps of warm-up are more than the 40 of trainer.steps; a share, such as 5%, "
                   "follows trainer.steps");
+  expect_schedule("steps: 40, schedule: {name: linear, warmup_steps: 40}", 40, 100, NULL, NULL);
   expect_schedule("steps: 40, schedule: {name: linear, warmup_steps: 41}", 41, 0,
                   "trainer.schedule.warmup_steps",
                   "41 steps of warm-up are more than the 40 of trainer.steps; a share, such as 5%, "

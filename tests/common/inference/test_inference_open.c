@@ -193,6 +193,11 @@ static void sequences_have_a_limit(void **state)
   assert_string_equal(error.hint, "");
   assert_int_equal(plm_inference_limit(&ours, longest + 1, &limit, &error), PLM_USAGE);
   assert_int_equal(plm_architecture_longest(&levels), LENGTH);
+  for (uint32_t half = 1; half < 8; half++) { /* a length of 2^4 can be halved four times */
+    const struct plm_model_config deep = {
+        .architecture = PLM_PATCH_UNET, .max_length = 16, .num_unet_layers = 2 * half};
+    assert_int_equal(plm_architecture_longest(&deep), half > 4 ? 16 : PLM_MODEL_MAX_LENGTH);
+  }
   assert_int_equal(plm_inference_limit(&levels, LENGTH, &limit, &error), PLM_OK);
   assert_int_equal(plm_inference_limit(&levels, LENGTH + 1, &limit, &error), PLM_USAGE);
   assert_non_null(strstr(error.hint, "levels of this patch_unet"));

@@ -164,10 +164,15 @@ static void a_text_replaces_the_one_before(void **state)
     plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "failed_time_seconds", "cause",
                             i == 0 ? "first" : second, 6 + i);
   plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "no_such_name", "cause", "third", 8);
+  plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "1", "failed_time_seconds", "cause", "x", 9);
   plm_prometheus_print(metrics, &text);
   const char *end = strrchr(text.data, '#');
   assert_non_null(end);
-  assert_string_equal(strchr(end, '\n') + 1, sample);
+  assert_memory_equal(strchr(end, '\n') + 1, sample, strlen(sample));
+  assert_string_equal(
+      strchr(end, '\n') + 1 + strlen(sample),
+      "plm_trainer_failed_time_seconds{stage=\"trainer\",instance=\"1\",run=\"run\",cause=\"x\"} "
+      "9\n");
   plm_text_deinit(&text);
   plm_prometheus_close(metrics);
 }

@@ -74,6 +74,7 @@ static void labels_of(struct labelled *of, enum plm_label_task task, const char 
   choose(of, task, names, count, &choice);
   assert_int_equal(plm_batch_labels_fill(&choice, &schema, &of->batch, labels, &error), PLM_OK);
   assert_int_equal(labels->documents, DOCUMENTS);
+  assert_int_equal(labels->task, task);
   assert_memory_equal(labels->begin, begin, sizeof begin);
   plm_label_choice_deinit(&choice);
 }

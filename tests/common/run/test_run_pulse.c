@@ -56,6 +56,11 @@ static void what_is_done_is_read_back(void **state)
   snprintf(expected, sizeof expected, "\"pid\":%d}", getpid());
   assert_non_null(strstr(text, expected));
   free(text);
+  static const char few[] = "{\"doing\": \"x\"}";
+  scratch_write(path, few, sizeof few - 1);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_true(sign.written_ms == 0 && sign.pid == 0 && sign.wait_s == 0 && sign.pace_s == 0);
+  assert_true(!sign.patient && !sign.waits && sign.host[0] == '\0');
   plm_run_pulse(&pulse, false, "evaluating step %d", 7); /* something else is written at once */
   assert_true(plm_run_pulse_read(run, "evaluator", &sign));
   assert_string_equal(sign.doing, "evaluating step 7");

@@ -115,7 +115,11 @@ static plm_status read_labels(void *context, struct plm_error *error)
                                                .tokenizer = PLM_TOKENIZER_ESM};
   struct plm_labelled_table table;
   const plm_status status = plm_labelled_table_read(&request, &table, error);
+  size_t residues = 0, expected = LONG - SHORT - 7;
+  for (size_t r = 0; r < ROWS; r++) expected += SHORT + r;
   if (status == PLM_OK) assert_int_equal(table.count, ROWS);
+  for (size_t r = 0; status == PLM_OK && r < ROWS; r++) residues += table.rows[r].length;
+  if (status == PLM_OK) assert_int_equal(residues, expected);
   plm_labelled_table_deinit(&table); /* also after an error */
   return status;
 }
