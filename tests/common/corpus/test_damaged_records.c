@@ -145,6 +145,39 @@ static plm_status read_group(struct plm_corpus_cursor *cursor, enum plm_record_k
   return PLM_OK;
 }
 
+/* What is made of several records of a group cannot be read if one of them is bad. */
+static void check_all_that_need(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                                uint64_t group)
+{
+  static struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS;
+  const uint8_t *bytes;
+  const uint32_t *numbers;
+  const size_t *offsets;
+  size_t size;
+  struct plm_error error = {0};
+#define NEEDS(kinds, call)                                           \
+  do {                                                               \
+    if (((kinds) >> kind & 1) != 0 && (call) != PLM_CORRUPT)         \
+      fail_msg("kind %d: %s gives \"%s\"", kind, #call, error.what); \
+  } while (0)
+  const unsigned lengths = 1u << PLM_RECORD_LENGTHS, residues = 1u << PLM_RECORD_GROUPS,
+                 hashes = 1u << PLM_RECORD_DIGESTS, labels = 1u << PLM_RECORD_LABELS;
+  NEEDS(lengths | residues,
+        plm_corpus_group(cursor, PLM_SPLIT_TRAIN, group, &bytes, &size, &error));
+  NEEDS(lengths | residues,
+        plm_corpus_document(cursor, PLM_SPLIT_TRAIN, first, &bytes, &size, &error));
+  NEEDS(lengths | labels,
+        plm_corpus_labels(cursor, PLM_SPLIT_TRAIN, group, &bytes, &offsets, &error));
+  NEEDS(lengths | labels,
+        plm_corpus_label_digests(cursor, PLM_SPLIT_TRAIN, group, digests, &error));
+  NEEDS(lengths | hashes | labels,
+        plm_corpus_proven_lengths(cursor, PLM_SPLIT_TRAIN, group, &numbers, &error));
+  NEEDS(lengths | residues | hashes | labels,
+        plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, group, &error));
+#undef NEEDS
+}
+
 struct row {
   enum plm_record_kind kind;
   forged_change *change;
@@ -174,6 +207,7 @@ static void check_row(int number, const struct row *row)
       const uint64_t bad = (uint64_t)row->bad_group;
       if (i == 2) plm_corpus_share_labels(corpus, 1 << 20);
       assert_int_equal(read_group(cursor, row->kind, 1 - bad, NULL), PLM_OK);
+      check_all_that_need(cursor, row->kind, bad);
       assert_int_equal(read_group(cursor, row->kind, bad, &error), PLM_CORRUPT);
       assert_int_equal(read_group(cursor, row->kind, bad, &error), PLM_CORRUPT);
     }
