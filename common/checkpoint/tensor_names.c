@@ -64,10 +64,10 @@ static bool starts_with(const char *name, const char *prefix)
 
 static const struct plm_tensor_family *family_of(const struct plm_parameter *table, size_t count)
 {
-  for (size_t f = 0; f < FAMILIES; f++)
+  for (size_t f = 1; f < FAMILIES; f++)
     for (size_t p = 0; p < count; p++)
       if (starts_with(table[p].name, families[f].trunk)) return &families[f];
-  return &families[0];
+  return &families[0]; /* ours */
 }
 
 static bool holds_prefix(const struct plm_tensor_shards *weights, const char *prefix)
