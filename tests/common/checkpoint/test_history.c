@@ -94,11 +94,30 @@ static void a_step_with_other_weights_is_another_checkpoint(void **state)
   plm_history_deinit(&history);
 }
 
+/* A task has its own interval, in checkpoints, and the last checkpoint is of every task. */
+static void tasks_are_due_in_their_intervals(void **state)
+{
+  static struct plm_config config = {.trainer = {.steps = 35, .checkpoint = {.every = 10}},
+                                     .evaluator = {.task_count = 2}};
+  const unsigned first = 1u << PLM_HISTORY_TASK, second = 2u << PLM_HISTORY_TASK;
+  (void)state;
+  config.evaluator.tasks[0].every = 1;
+  config.evaluator.tasks[1].every = 3;
+  assert_int_equal(plm_history_tasks_due(&config, 9), 0);
+  assert_int_equal(plm_history_tasks_due(&config, 10), first);
+  assert_int_equal(plm_history_tasks_due(&config, 30), first | second);
+  assert_int_equal(plm_history_tasks_due(&config, 35), first | second);
+  config.trainer.checkpoint.every = 0; /* any step may have a checkpoint that was asked for */
+  assert_int_equal(plm_history_tasks_due(&config, 8), first);
+  assert_int_equal(plm_history_tasks_due(&config, 9), first | second);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(history_reads_what_was_reported),
       cmocka_unit_test(sets_are_reported_one_by_one),
+      cmocka_unit_test(tasks_are_due_in_their_intervals),
       cmocka_unit_test(a_step_with_other_weights_is_another_checkpoint),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

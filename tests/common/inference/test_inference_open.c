@@ -107,6 +107,12 @@ static void a_language_model_has_its_weights(void **state)
     assert_string_equal(inference->weights, average ? "ema" : "model");
     run(inference, NULL, logits);
     assert_int_equal(memcmp(logits, expected, bytes) == 0, !average);
+    /* Without room, everything stays as it is. */
+    inference->batch_tokens = UINT32_MAX;
+    assert_int_equal(plm_inference_make_room(inference, LENGTH + 1, &error), PLM_LIMIT);
+    inference->batch_tokens = BATCH_TOKENS;
+    assert_int_equal(inference->config.max_length, LENGTH);
+    assert_int_equal(inference->max_chunks, 2);
     plm_inference_close(inference);
   }
   inference_case_close(&c);

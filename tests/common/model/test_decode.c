@@ -8,6 +8,7 @@
 #include "common/model/decode.h"
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/operators/device_case.h"
 
 enum { LENGTH = 32, SLOTS = 3, SEQUENCES = 8, ROWS = 48 };
@@ -343,6 +344,26 @@ static void memory_is_two_values_a_block_and_position(void **state)
   assert_true(plm_decode_memory(&config, 2, &options) == UINT64_C(2) * 24 * 4 * 1024 * 768 * 2);
 }
 
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct plm_model *model = context;
+  const struct plm_decode_options options = {.slots = 1, .capacity = 8, .rows = 8, .window = 5};
+  struct plm_decode *decode;
+  PLM_TRY(plm_decode_open(model, &options, &decode, error));
+  plm_decode_close(decode);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = configuration(PLM_TRANSFORMER);
+  struct model_case c;
+  model_case_open(&c, &config, &(struct plm_model_options){.max_chunks = 1}, PLM_PRECISION_FP32, 1);
+  failing_memory_try(open_and_close, c.model, 7);
+  model_case_close(&c);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -351,6 +372,7 @@ int main(void)
       cmocka_unit_test(a_fault_is_noticed),
       cmocka_unit_test(a_sequence_can_go_back),
       cmocka_unit_test(only_causal_models_decode),
+      cmocka_unit_test(a_lack_of_memory_is_said),
       cmocka_unit_test(memory_is_two_values_a_block_and_position),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

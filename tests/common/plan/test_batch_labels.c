@@ -162,6 +162,10 @@ static void residues_are_cut_with_their_piece(void **state)
   assert_memory_equal(labels.residues, expected, sizeof expected);
   assert_int_equal(labels.known, 2 + 3 + 7);
   const struct plm_label_span *spans = labels.spans;
+  for (uint32_t d = 0; d < labels.documents; d++) {
+    assert_int_equal(spans[d].start, of.batch.documents[d].start);
+    assert_int_equal(spans[d].tokens, of.batch.documents[d].tokens);
+  }
   assert_true(spans[0].whole && spans[0].first_residue == 1 && spans[0].residues == 3);
   assert_true(!spans[1].whole && spans[1].first_residue == 6 && spans[1].residues == 4);
   assert_true(!spans[2].whole && spans[2].first_residue == 1 && spans[2].residues == 10);
