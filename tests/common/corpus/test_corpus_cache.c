@@ -426,9 +426,11 @@ static plm_status copy_and_close(void *context, struct plm_error *error)
 
 static void failures_of_memory_and_disk_are_said(void **state)
 {
-  /* What cannot be read of the new copy is made again. */
-  static const char *const again[] = {"read */cache/*/corpus.json", "read */cache/*/corpus.json",
-                                      "pread */cache/*/data.mdb", "pread */cache/*/data.mdb", NULL};
+  /* Whether there is a copy is asked twice. What cannot be read of the new one is made again. */
+  static const char *const again[] = {
+      "open */cache/*/corpus.json", "open */cache/*/corpus.json", "open */cache/*/corpus.json",
+      "read */cache/*/corpus.json", "read */cache/*/corpus.json", "open */cache/*/data.mdb",
+      "pread */cache/*/data.mdb",   "pread */cache/*/data.mdb",   NULL};
   (void)state;
   failing_disk_try(open_and_close, directory, NULL);
   failing_disk_try(copy_and_close, directory, again);

@@ -6,4 +6,8 @@
  * stays as it is. */
 void changing_file(const char *path, const char *text);
 
+/* Before a file is opened. The open of failing_disk.c, which takes the place of libc's, calls it.
+ */
+void changing_file_opens(const char *path);
+
 #endif

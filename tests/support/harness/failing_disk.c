@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "tests/support/harness/changing_file.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/open_call.h"
 #include "tests/support/harness/scratch.h"
@@ -89,6 +90,7 @@ WEAK int open(const char *path, int flags, ...)
   va_start(arguments, flags);
   const mode_t mode = open_call_mode(flags, arguments);
   va_end(arguments);
+  changing_file_opens(path);
   return path_fails("open", path) ? -1 : open_call_run(path, flags, mode);
 }
 
