@@ -1,5 +1,6 @@
 /* Which corpora leave the cache when another one needs room, and when there is not enough. */
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -168,6 +169,23 @@ static void the_folder_follows_the_environment(void **state)
   assert_string_equal(error.what, "no folder for fetched corpora is known");
 }
 
+static plm_status make_room_for_all(void *context, struct plm_error *error)
+{
+  const long at = failing_disk_pause();
+  (void)context;
+  make_cache();
+  failing_disk_resume(at);
+  return room_for(1000, 1000, 'f', error);
+}
+
+/* What cannot be removed is said. An entry whose lock cannot be opened counts as one in use. */
+static void a_disk_that_fails_is_said(void **state)
+{
+  static const char *const locks[] = {"open *.lock", "open *.lock", "open *.lock", NULL};
+  (void)state;
+  failing_disk_try(make_room_for_all, NULL, locks);
+}
+
 /* The number of a closed descriptor is soon somebody else's. */
 static void locks_are_given_up_once(void **state)
 {
@@ -187,6 +205,7 @@ static void locks_are_given_up_once(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_disk_that_fails_is_said),
       cmocka_unit_test(the_least_recently_used_leave),
       cmocka_unit_test(the_corpus_itself_stays),
       cmocka_unit_test(what_is_in_use_stays),
