@@ -63,10 +63,10 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   *socket = zmq_socket(context, type);
   if (*socket == NULL) return zmq_failed(error, "cannot make a ZeroMQ socket");
   bool failed = false;
-  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-    failed |= zmq_setsockopt(*socket, options[i].option, options[i].value, options[i].size) != 0;
-  if (type == ZMQ_ROUTER) /* otherwise a message to a peer that has left is silently dropped */
-    failed |= zmq_setsockopt(*socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0;
+  for (size_t i = 0; i < sizeof options / sizeof options[0] && !failed; i++)
+    failed = zmq_setsockopt(*socket, options[i].option, options[i].value, options[i].size) != 0;
+  if (!failed && type == ZMQ_ROUTER) /* otherwise messages to a peer that has left are dropped */
+    failed = zmq_setsockopt(*socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0;
   if (!failed) return PLM_OK;
   const plm_status status = zmq_failed(error, "cannot set a ZeroMQ option");
   zmq_close(*socket);

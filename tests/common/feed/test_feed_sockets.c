@@ -46,8 +46,8 @@ static void what_cannot_be_set_up_is_said(void **state)
   assert_int_equal(plm_keys_write(keys, "client", NULL, &error), PLM_OK);
   for (int with = 0; with < 2; with++) {
     used = with ? keys : NULL;
-    failing_sockets_try(feed, close_feed, 15);
-    failing_sockets_try(link_of, close_link, 15);
+    failing_sockets_try(feed, close_feed, with ? 25 : 19);
+    failing_sockets_try(link_of, close_link, with ? 21 : 18);
   }
 }
 

@@ -55,12 +55,12 @@ static void what_cannot_be_set_up_is_said(void **state)
   (void)state;
   snprintf(keys, sizeof keys, "%s", scratch_path("keys"));
   assert_int_equal(plm_keys_write(keys, "client", NULL, &error), PLM_OK);
-  failing_sockets_try(announcer, close_announcer, 14);
-  failing_sockets_try(guarded_announcer, close_announcer, 18);
-  failing_sockets_try(listener, close_listener, 12);
-  failing_sockets_try(listener_with_keys, close_listener, 14);
+  failing_sockets_try(announcer, close_announcer, 18);
+  failing_sockets_try(guarded_announcer, close_announcer, 24);
+  failing_sockets_try(listener, close_listener, 14);
+  failing_sockets_try(listener_with_keys, close_listener, 17);
   assert_int_equal(plm_context_open(&context, &error), PLM_OK);
-  failing_sockets_try(gate, close_gate, 2);
+  failing_sockets_try(gate, close_gate, 3);
   zmq_ctx_term(context);
 }
 
