@@ -40,7 +40,7 @@ static void fits(enum plm_label_kind kind, bool folds)
   }
   assert_int_equal(plm_pool_open(1, &pool, NULL), PLM_OK);
   assert_int_equal(plm_probe_items_init(&items, &table, 8, NULL), PLM_OK);
-  failing_memory_try(fit_once, &items, 10);
+  failing_memory_try(fit_once, &items, 54);
   plm_probe_items_deinit(&items);
   plm_pool_close(pool);
 }

@@ -101,7 +101,7 @@ static void a_search_says_so_too(void **state)
                                         .held_out_split = PLM_SPLIT_VALID,
                                         .sequence_identity = 0.9,
                                         .block = 4};
-  failing_memory_try(find_overlap, &request, 8);
+  failing_memory_try(find_overlap, &request, 12);
   plm_corpus_close(corpus);
 }
 

@@ -15,6 +15,7 @@
 #include "tests/support/cases/checkpoint_case.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_starts.h"
 #include "tests/support/harness/scratch.h"
 #include "trainer/checkpoint/publish.h"
 
@@ -310,6 +311,28 @@ static void waiting_for_the_writer_is_told(void **state)
   checkpoint_case_close(c);
 }
 
+/* Either there is a publisher, or it has left nothing. */
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct checkpoint_case *c = context;
+  const struct plm_publisher_sizes sizes = {c->arena, c->arena, 6, 5};
+  struct plm_publisher *publisher;
+  allowed = 4;
+  const plm_status status =
+      plm_publisher_open(&c->context, &memory, &sizes, NULL, &publisher, error);
+  if (status == PLM_OK) plm_publisher_close(publisher);
+  assert_int_equal(allocated, 0);
+  return status;
+}
+
+static void its_thread_may_not_start(void **state)
+{
+  (void)state;
+  struct checkpoint_case *c = checkpoint_case_open();
+  assert_int_equal(failing_starts_try(open_and_close, c), 1);
+  checkpoint_case_close(c);
+}
+
 static void memory_that_is_missing_is_an_error(void **state)
 {
   (void)state;
@@ -394,6 +417,7 @@ int main(void)
       cmocka_unit_test(closing_waits_for_the_checkpoint),
       cmocka_unit_test(waiting_for_the_writer_is_told),
       cmocka_unit_test(memory_that_is_missing_is_an_error),
+      cmocka_unit_test(its_thread_may_not_start),
       cmocka_unit_test(too_few_descriptors_are_told),
       cmocka_unit_test(old_checkpoints_that_stay_are_told),
   };
