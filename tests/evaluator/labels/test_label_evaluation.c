@@ -132,6 +132,9 @@ static const struct plm_label_result *evaluate(struct plm_label_evaluation *eval
   for (int i = 0; i < times; i++)
     if (plm_label_evaluation_add(evaluation, &placed.batch, &error) != PLM_OK)
       fail_msg("%s", error.what);
+  struct plm_batch empty = placed.batch; /* which changes nothing */
+  empty.chunks = 0;
+  assert_int_equal(plm_label_evaluation_add(evaluation, &empty, &error), PLM_OK);
   captured_begin(STDERR_FILENO);
   const plm_status status = plm_label_evaluation_end(evaluation, &result, &error);
   snprintf(said, 512, "%s", captured_end());

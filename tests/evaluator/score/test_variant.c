@@ -128,6 +128,10 @@ static void another_numbering_is_found(void **state)
   plm_numbering_add(&numbering, esm.tokenizer, "A50G", 4);
   assert_false(plm_numbering_fit(&numbering, &esm, &first)); /* both A4 and A7 fit */
   plm_numbering_deinit(&numbering);
+  plm_numbering_add(&numbering, esm.tokenizer, "Y50G", 4);
+  assert_true(plm_numbering_fit(&numbering, &esm, &first));
+  assert_int_equal(first, 46);
+  plm_numbering_deinit(&numbering);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/files/file.h"
@@ -228,6 +229,9 @@ static void what_is_no_folder_is_an_error(void **state)
                       "plm-pipeline: cannot read the folder /nowhere: No such file or directory\n"
                       "  name the folder that holds the runs: plm-pipeline runs DIR\n");
   assert_int_equal(COMMAND("runs", runs, runs), 2);
+  assert_int_equal(chdir(runs), 0);
+  assert_int_equal(COMMAND("runs"), 1);
+  assert_memory_equal(command_err, "plm-pipeline: cannot read the folder runs: No such", 50);
   assert_int_equal(COMMAND("runs", runs), 0);
   snprintf(expected, sizeof expected, "plm-pipeline: there are no runs in %s\n", runs);
   assert_string_equal(command_err, expected);

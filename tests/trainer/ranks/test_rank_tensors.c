@@ -53,6 +53,12 @@ static uint64_t sum_of(const float *values, size_t count)
   return sum;
 }
 
+static plm_status fails(struct plm_ops *ops, struct plm_error *error)
+{
+  (void)ops;
+  return plm_error_set(error, PLM_FAILURE, "the device is lost");
+}
+
 static void weights_are_compared_by_their_sum(void **state)
 {
   (void)state;
@@ -85,6 +91,13 @@ static void weights_are_compared_by_their_sum(void **state)
   test.fake.wait_fails = PLM_TIMEOUT;
   assert_int_equal(plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, NULL),
                    PLM_TIMEOUT);
+  plm_status (*const truly)(struct plm_ops *, struct plm_error *) = test.ranks.ops->synchronize;
+  test.ranks.ops->synchronize = fails; /* then nothing is sent */
+  fake_collective_told(&test.fake);
+  assert_int_equal(plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, NULL),
+                   PLM_FAILURE);
+  assert_string_equal(fake_collective_told(&test.fake), "");
+  test.ranks.ops->synchronize = truly;
   close_test(&test);
 }
 
