@@ -76,7 +76,7 @@ static plm_status report_finished(const struct plm_command_context *context,
 {
   static char folders[PLM_REPORT_RUNS][PLM_PATH_SIZE];
   static struct plm_report_run runs[PLM_REPORT_RUNS];
-  size_t count = 0, read = 0;
+  size_t count, read = 0;
   PLM_TRY(find_folders(context, folders, &count, error));
   plm_status status = PLM_OK;
   while (status == PLM_OK && read < count) {

@@ -33,11 +33,9 @@ struct plm_input {
  * that the chunks came from. */
 static void note_positions(struct plm_input *input, struct plm_input_slot *slot)
 {
-  bool asked[PLM_MAX_SOURCES] = {false};
   for (uint32_t c = 0; c < slot->batch.chunks; c++) {
     const uint32_t k = slot->batch.sources[c];
-    if (!asked[k]) plm_feed_position(input->options.feed, k, &slot->next[k]);
-    asked[k] = true;
+    plm_feed_position(input->options.feed, k, &slot->next[k]);
   }
 }
 
