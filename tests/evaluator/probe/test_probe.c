@@ -306,6 +306,13 @@ static void all_layers_are_compared(void **state)
   assert_int_equal(results.best, BLOCKS);
   plm_probe_results_deinit(&results);
   struct plm_error error = {0};
+  int left = 1;
+  request.check = stop;
+  request.context = &left;
+  assert_int_equal(plm_probe_run(&request, &table, &model.inference, &results, &error),
+                   PLM_INTERRUPTED);
+  assert_int_equal(left, -1); /* it is not asked again */
+  request.check = NULL;
   request.layers = "7";
   assert_int_equal(plm_probe_run(&request, &table, &model.inference, &results, &error), PLM_USAGE);
   assert_non_null(strstr(error.what, "the model has no layer 7"));

@@ -147,7 +147,7 @@ static void choices_are_checked(void **unused)
              {"PLM_CUDA_RELU2", "library", "fused"}};
   char expected[256];
   struct plm_ops *ops;
-  plm_emulation_capability(80, false);
+  plm_emulation_capability(86, false);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     struct plm_error error = {0};
     assert_int_equal(setenv(all[i].variable, "fast", 1), 0);
@@ -161,7 +161,7 @@ static void choices_are_checked(void **unused)
     assert_int_equal(setenv(all[i].variable, all[i].own, 1), 0);
     assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error), PLM_UNSUPPORTED);
     snprintf(expected, sizeof expected,
-             "%s=%s: device 0 has compute capability 8.0, and these kernels need 9.0",
+             "%s=%s: device 0 has compute capability 8.6, and these kernels need 9.0",
              all[i].variable, all[i].own);
     assert_string_equal(error.what, expected);
     assert_string_equal(error.hint, "unset it: the backend chooses kernels for the device");
