@@ -155,12 +155,13 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
 
 /* ---- a move that can be finished ------------------------------------------------------------ */
 
-/* Removes the record of a move that was not begun, and its empty folder. */
+/* Removes the record of a move that was not begun, if there is one, and its empty folder. */
 static plm_status forget_move(const char *previous, struct plm_error *error)
 {
   char record[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(record, previous, PLM_RUN_MOVING, error));
-  if (unlink(record) != 0) return plm_error_errno(error, "cannot remove %s", record);
+  if (unlink(record) != 0 && errno != ENOENT)
+    return plm_error_errno(error, "cannot remove %s", record);
   rmdir(previous);
   return PLM_OK;
 }

@@ -13,6 +13,7 @@
 #include "common/base/log/log.h"
 #include "common/run/run.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/scratch.h"
 
 static char run[PLM_PATH_SIZE];
@@ -232,14 +233,47 @@ static void a_move_without_a_record_is_not_begun(void **state)
   has(PLM_RUN_TRAINER_METRICS, trainer);
 }
 
+/* After a failure, the next start finishes the move, or it was not begun. */
+static plm_status move_once(void *everything, struct plm_error *error)
+{
+  const long at = failing_disk_pause();
+  begin(NULL);
+  failing_disk_resume(at);
+  const plm_status status = plm_run_move_aside(run, *(bool *)everything, 100, error);
+  const long after = failing_disk_pause();
+  if (status != PLM_OK) assert_int_equal(plm_run_finish_move(run, NULL), PLM_OK);
+  if (status != PLM_OK && access(in_run("previous-1"), F_OK) != 0)
+    has(PLM_RUN_TRAINER_METRICS, trainer);
+  else if (!*(bool *)everything)
+    expect_later_moved();
+  else
+    has("previous-1/trainer.jsonl", trainer);
+  assert_int_equal(plm_path_remove(run, NULL), PLM_OK);
+  failing_disk_resume(after);
+  return status;
+}
+
+static void each_failure_of_the_disk_is_an_error(void **state)
+{
+  (void)state;
+  bool everything = false;
+  failing_disk_try(move_once, &everything, NULL);
+  everything = true;
+  failing_disk_try(move_once, &everything, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
   const struct CMUnitTest tests[] = {
-      TEST(what_came_after_a_step_is_moved),      TEST(everything_is_moved),
-      TEST(an_interrupted_move_is_finished),      TEST(a_checkpoint_that_is_not_whole_stays),
-      TEST(all_is_finished_but_what_is_newer),    TEST(a_move_that_was_not_begun_is_forgotten),
+      TEST(what_came_after_a_step_is_moved),
+      TEST(everything_is_moved),
+      TEST(an_interrupted_move_is_finished),
+      TEST(a_checkpoint_that_is_not_whole_stays),
+      TEST(all_is_finished_but_what_is_newer),
+      TEST(a_move_that_was_not_begun_is_forgotten),
       TEST(a_move_without_a_record_is_not_begun),
+      cmocka_unit_test(each_failure_of_the_disk_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
