@@ -116,8 +116,9 @@ static cJSON *evaluate(int step, bool labelled, const char *labels)
   const plm_status status = plm_evaluate_once(&request, ops, &error);
   fflush(stdout);
   cJSON *line = cJSON_Parse(captured_end());
-  captured_end();
+  const char *said = captured_end();
   ops->close(ops);
+  assert_int_equal(captured_times(said, plm_corpus_split_words(false)), status == PLM_OK);
   if (status != PLM_OK && labels == NULL) fail_msg("%s", error.what);
   assert_int_equal(line != NULL, status == PLM_OK);
   return line;

@@ -361,6 +361,24 @@ static void a_stage_that_is_given_up_is_named(void **state)
   assert_false(packer->failed_again);
 }
 
+/* What does not fit is cut off. */
+static void a_long_reason_is_cut(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){READY, READY, READY, READY});
+  struct supervised *packer = &supervisor->stages.all[2];
+  char how[501];
+  memset(how, 'x', sizeof how - 1);
+  how[sizeof how - 1] = '\0';
+  captured_begin(STDERR_FILENO);
+  for (int i = 0; i < 5; i++) {
+    packer->state = PLM_STAGE_READY;
+    supervised_failed(&supervisor->stages, &supervisor->screen, packer, PLM_FAILURE_UNKNOWN, how);
+  }
+  assert_non_null(strstr(captured_end(), "x, for the f\n"));
+  assert_int_equal(strlen(packer->failed_how), sizeof packer->failed_how - 1);
+}
+
 static void four_failures_are_told(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -424,6 +442,7 @@ int main(void)
       TEST(the_last_lines_are_told),
       TEST(a_stage_that_is_given_up_is_named),
       TEST(four_failures_are_told),
+      TEST(a_long_reason_is_cut),
       TEST(ends_are_told_in_words),
   };
   return cmocka_run_group_tests_name("supervisor decisions", tests, NULL, NULL);
