@@ -212,7 +212,7 @@ void plm_probe_print_layers(const struct plm_probe_results *results)
     const double value = results->layers[i].fit.measured[measure].value;
     const int length = value > 0 ? (int)lround(BAR * value / most) : 0;
     char bar[BAR + 1];
-    memset(bar, '#', sizeof bar);
+    memset(bar, '#', (size_t)length);
     bar[length] = '\0';
     printf("%c %5s  %6.3f  %s\n", i == results->best ? '*' : ' ', results->layers[i].layer, value,
            bar);

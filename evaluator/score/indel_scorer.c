@@ -81,8 +81,7 @@ static plm_status likelihood_of_pass(struct plm_indel_scorer *scorer, uint32_t c
   PLM_ASSERT(added);
   const struct plm_batch *chunks = plm_sequence_batch_finish(scorer->batch);
   int32_t *positions = plm_alloc_zeroed(count, sizeof *positions);
-  for (uint32_t i = 0; i < count; i++)
-    positions[i] = (int32_t)(plm_sequence_batch_row(scorer->batch, 0) + i);
+  for (uint32_t i = 0; i < count; i++) positions[i] = (int32_t)i; /* of the only sequence */
   plm_status status =
       plm_inference_run(scorer->inference, chunks, plm_sequence_batch_inputs(scorer->batch),
                         positions, count, NULL, scorer->logits, error);

@@ -41,11 +41,11 @@ static plm_status add_row(struct hashed_rows *rows, const struct plm_csv_row *ro
     rows->items = items;
     rows->capacity = capacity;
   }
-  const char *text = column < row->count ? row->fields[column].text : "";
-  size_t size = column < row->count ? row->fields[column].size : 0;
-  plm_trim(&text, &size);
+  struct plm_csv_field field = {.text = ""};
+  if (column < row->count) field = row->fields[column];
+  plm_trim(&field.text, &field.size);
   rows->items[rows->count] =
-      (struct hashed_row){.hash = plm_hash64_bytes(text, size), .row = rows->count};
+      (struct hashed_row){.hash = plm_hash64_bytes(field.text, field.size), .row = rows->count};
   rows->count++;
   return PLM_OK;
 }

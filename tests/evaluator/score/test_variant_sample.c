@@ -82,6 +82,23 @@ static void equal_rows_are_counted_one_by_one(void **state)
   plm_variant_sample_deinit(&sample);
 }
 
+/* A row that ends before the column is like one whose field is empty. */
+static void a_short_row_has_an_empty_field(void **state)
+{
+  (void)state;
+  char text[ROWS * 24];
+  bool empty[ROWS], absent[ROWS];
+  for (int end = 0; end < 2; end++) {
+    int used = sprintf(text, "x,mutant\n");
+    for (int i = 0; i < ROWS; i++)
+      used += i % 2 == 0 ? sprintf(text + used, "%d,A%dG\n", i, i)
+                         : sprintf(text + used, end ? "%d\n" : "%d,\n", i);
+    scratch_write(scratch_path("t.csv"), text, (size_t)used);
+    take(ROWS / 4, 1, end ? absent : empty);
+  }
+  assert_memory_equal(absent, empty, sizeof empty);
+}
+
 static void a_missing_column_is_named(void **state)
 {
   (void)state;
@@ -98,6 +115,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_sample_is_random_and_fixed),
       cmocka_unit_test(equal_rows_are_counted_one_by_one),
+      cmocka_unit_test(a_short_row_has_an_empty_field),
       cmocka_unit_test(a_missing_column_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
