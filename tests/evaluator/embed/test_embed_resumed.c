@@ -85,6 +85,14 @@ static void stop_and_norm(struct plm_ops *ops, act *to, const act *x, int64_t N,
   norm_forward(ops, to, x, N, D);
 }
 
+/* The number behind a word of a text. */
+static unsigned number_after(const char *text, const char *before)
+{
+  const char *found = strstr(text, before);
+  if (found == NULL) fail_msg("no \"%s\" in %s", before, text);
+  return (unsigned)strtoul(found + strlen(before), NULL, 10);
+}
+
 /* Runs it, stopped after the first batch if `stops`. Returns what it prints on stdout. */
 static const char *embed(const struct plm_embed_request *request, bool stops, plm_status wanted,
                          struct plm_error *error)
@@ -101,7 +109,8 @@ static const char *embed(const struct plm_embed_request *request, bool stops, pl
   const char *text = captured_end();
   static char kept[4096];
   snprintf(kept, sizeof kept, "%s", text);
-  captured_end();
+  const bool continues = strstr(captured_end(), ": continuing after ") != NULL;
+  if (status == PLM_OK) assert_int_equal(continues, number_after(kept, "resumed_sequences\":") > 0);
   if (status != wanted) fail_msg("%s", error->what);
   return kept;
 }
@@ -112,14 +121,6 @@ static char *result(size_t *size)
   assert_int_equal(plm_file_read(out, 1 << 24, &bytes, size, NULL), PLM_OK);
   assert_int_equal(unlink(out), 0);
   return bytes;
-}
-
-/* The number behind a word of a text. */
-static unsigned number_after(const char *text, const char *before)
-{
-  const char *found = strstr(text, before);
-  if (found == NULL) fail_msg("no \"%s\" in %s", before, text);
-  return (unsigned)strtoul(found + strlen(before), NULL, 10);
 }
 
 static void a_stopped_run_continues_with_the_same_bytes(void **state)

@@ -39,6 +39,7 @@ static struct plm_label_column column = {.name = "y",
 static struct plm_label_schema schema = {.columns = &column, .count = 1};
 static uint8_t records[MOST * RECORD];
 static uint64_t label_at[MOST + 1];
+static uint8_t sources[MOST]; /* of the chunks: of a mixture, the second one is evaluated */
 
 /* Every third document has no label. */
 static int32_t class_of(uint32_t document)
@@ -62,6 +63,8 @@ static int begin(void **state)
   }
   label_at[documents.count] = (uint64_t)documents.count * RECORD;
   column.labels[0] = 10;
+  memset(sources, 1, sizeof sources);
+  placed.batch.sources = sources;
   placed.batch.labels = records;
   placed.batch.label_at = label_at;
   const struct plm_model_options options = {.max_chunks = placed.batch.chunks};

@@ -11,13 +11,15 @@ struct function {
   double growth;       /* by this, the gradient of `flat` changes away from x = 0 */
   double rise;         /* of the value of `flat` away from x = 0 */
   uint32_t iterations; /* that `check` has seen */
+  uint32_t values;     /* of `flat` that were asked for */
   uint32_t ends_at;    /* the iteration that `check` ends; 0: none */
 };
 
 /* A value that hardly changes, as rounding leaves it, with a gradient all the same. */
 static double flat(void *context, const double *x, double *gradient)
 {
-  const struct function *function = context;
+  struct function *function = context;
+  function->values++;
   gradient[0] = function->slope + (x[0] != 0 ? function->growth : 0);
   return function->level + (x[0] != 0 ? function->rise : 0);
 }
@@ -96,12 +98,12 @@ static void a_flat_function_is_followed_only_to_a_smaller_gradient(void **state)
   const double slope = 1e-8, growth = -5e-9;
   for (int sign = -1; sign <= 1; sign += 2) {
     const double level = sign * 1e4;
-    assert_true(step_on((struct function){level, slope, growth, 0.5e-9, 0, 0}) == -slope);
-    assert_true(step_on((struct function){level, slope, growth, 2e-9, 0, 0}) == 0);
+    assert_true(step_on((struct function){level, slope, growth, 0.5e-9, 0, 0, 0}) == -slope);
+    assert_true(step_on((struct function){level, slope, growth, 2e-9, 0, 0, 0}) == 0);
   }
   /* if it falls enough, the gradient may grow */
-  assert_true(step_on((struct function){1, 0.5, 0.25, -1e-3, 0, 0}) == -0.5);
-  assert_true(step_on((struct function){1, 0.5, 0.25, -1e-6, 0, 0}) == -0.5 / 32);
+  assert_true(step_on((struct function){1, 0.5, 0.25, -1e-3, 0, 0, 0}) == -0.5);
+  assert_true(step_on((struct function){1, 0.5, 0.25, -1e-6, 0, 0, 0}) == -0.5 / 32);
 }
 
 static void it_ends_at_the_minimum(void **state)
@@ -117,6 +119,20 @@ static void it_ends_at_the_minimum(void **state)
   function.iterations = 0;
   assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK); /* it is there already */
   assert_true(converged && function.iterations == 0);
+}
+
+/* A step that rounding swallows has no curvature: the search goes on without it. */
+static void a_step_without_curvature_is_forgotten(void **state)
+{
+  (void)state;
+  struct function function = {.level = 1, .slope = 1e-20};
+  struct plm_lbfgs search = search_of(&function, flat, 1, 3);
+  double x = 1;
+  bool converged;
+  search.tolerance = 1e-30;
+  assert_int_equal(plm_lbfgs_run(&search, &x, &converged, NULL), PLM_OK);
+  assert_true(x == 1 && !converged);
+  assert_int_equal(function.values, 1 + 3);
 }
 
 /* The valley takes more iterations than the ten steps that it remembers. */
@@ -181,6 +197,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_flat_function_is_followed_only_to_a_smaller_gradient),
       cmocka_unit_test(it_ends_at_the_minimum),
+      cmocka_unit_test(a_step_without_curvature_is_forgotten),
       cmocka_unit_test(the_steps_are_taken_back_from_the_newest_to_the_oldest),
       cmocka_unit_test(a_preconditioner_leads_to_the_minimum_at_once),
       cmocka_unit_test(the_tolerance_is_that_of_the_largest_component),

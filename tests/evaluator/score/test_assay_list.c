@@ -200,6 +200,10 @@ static void only_chosen_assays_are_taken(void **state)
   assert_string_equal(list.items[1].uniprot, "Q");
   assert_true(list.items[1].indels);
   plm_assay_list_deinit(&list);
+  assert_int_equal(read_chosen(text, ids, 1, &list, NULL), PLM_OK);
+  assert_int_equal(list.count, 1); /* the second one is not among them */
+  assert_string_equal(list.items[0].id, "c");
+  plm_assay_list_deinit(&list);
   assert_int_equal(read_chosen(text, ids, 3, &list, &error), PLM_CONFIG);
   assert_non_null(strstr(error.what, "list.csv lists no assay \"aB\""));
   assert_non_null(strstr(error.hint, "did you mean \"a"));

@@ -11,6 +11,7 @@
 #include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "evaluator/watch/checkpoints_seen.h"
+#include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
 static void steps_are_in_order(void **state)
@@ -35,6 +36,19 @@ static void steps_are_in_order(void **state)
   plm_seen_deinit(&list);
   assert_int_equal(list.count, 0);
   assert_null(list.items);
+}
+
+/* What is in the room that is not used yet has no effect. */
+static void room_is_not_looked_at(void **state)
+{
+  (void)state;
+  struct plm_seen_list list = {.capacity = 4};
+  list.items = must(calloc(list.capacity, sizeof *list.items));
+  for (uint64_t step = 1; step <= 3; step++) {
+    assert_ptr_equal(plm_seen_at(&list, step), &list.items[step - 1]);
+    assert_int_equal(list.count, step);
+  }
+  plm_seen_deinit(&list);
 }
 
 static void attempts_become_rarer_and_end(void **state)
@@ -187,6 +201,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_are_in_order),
+      cmocka_unit_test(room_is_not_looked_at),
       cmocka_unit_test(attempts_become_rarer_and_end),
       cmocka_unit_test(errors_that_may_pass),
       cmocka_unit_test(errors_of_the_checkpoint_itself),

@@ -250,7 +250,7 @@ static struct plm_assay_result kept[2];
 static plm_status keep(void *context, const struct plm_assay_result *results, size_t count,
                        const char *weights, struct plm_error *error)
 {
-  (void)context;
+  assert_ptr_equal(context, kept);
   (void)weights;
   (void)error;
   assert_int_equal(count, 2);
@@ -272,7 +272,8 @@ static void assays(void **state)
                                                  scene.config.evaluator.tasks[GYM].reference,
                                              .assays = scratch_directory(),
                                              .scores = other,
-                                             .take = keep};
+                                             .take = keep,
+                                             .take_context = kept};
   captured_begin(STDERR_FILENO);
   assert_int_equal(plm_score_assays(&request, scene.ops, NULL), PLM_OK);
   captured_end();
@@ -294,7 +295,8 @@ static void assays(void **state)
                                                 .reference = request.reference,
                                                 .assays = request.assays,
                                                 .scores = scores,
-                                                .take = keep};
+                                                .take = keep,
+                                                .take_context = kept};
     captured_begin(STDERR_FILENO);
     if (!again) (void)plm_score_assays(&of_other, scene.ops, NULL);
     captured_end();
@@ -330,6 +332,7 @@ static void a_newer_checkpoint_comes_first(void **state)
   cJSON_Delete(line);
   close_scene(&scene);
   open_scene(&scene);
+  put_checkpoint(&scene, "step_00000004");
   put_checkpoint(&scene, "step_00000006"); /* for which the assays are not due */
   const struct plm_task_subject same = subject_of(&scene, 4);
   line = report(&scene, GYM, &same);

@@ -62,12 +62,25 @@ static void a_path_that_is_too_long_is_an_error(void **state)
   }
 }
 
+static void a_log_that_cannot_be_written_is_an_error(void **state)
+{
+  char log[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  (void)state;
+  scratch_run(run);
+  assert_int_equal(plm_path_join(log, run, "logs/supervisor.log", NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(log, NULL), PLM_OK);
+  assert_int_equal(plm_behind_log(run, &error), PLM_IO);
+  assert_non_null(strstr(error.what, "supervisor.log"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failure_is_told_with_its_code),
       cmocka_unit_test(a_run_that_was_stopped_has_no_failure),
       cmocka_unit_test(a_path_that_is_too_long_is_an_error),
+      cmocka_unit_test(a_log_that_cannot_be_written_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

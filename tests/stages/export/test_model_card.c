@@ -157,9 +157,9 @@ static void tasks_have_a_table(void **state)
   struct plm_text text = {0};
   facts.tasks = lines_of(
       "[{\"set\":\"stability\",\"spearman\":0.857,\"rmse\":0.25,\"pearson\":null,\"alpha\":10,"
-      "\"low\":{\"spearman\":0.767},\"high\":{\"spearman\":0.914},"
+      "\"low\":{\"spearman\":0.767,\"rmse\":0.125},\"high\":{\"spearman\":0.914},"
       "\"baseline\":{\"spearman\":0.561}},"
-      "{\"set\":\"gym\",\"spearman\":0.4,\"ndcg\":0.5,\"assays\":3},"
+      "{\"set\":\"gym\",\"spearman\":0.4,\"ndcg\":0.5,\"assays\":3,\"high\":{\"ndcg\":0.75}},"
       "{\"set\":\"folds\",\"precision_l5\":0.482,\"precision_l\":0.312,\"chance\":0.021}]");
   plm_model_card_print(&facts, &text);
   if (strstr(text.data, table) == NULL) fail_msg("%s", text.data);

@@ -100,6 +100,22 @@ static void short_sequences_are_compared_exactly(void **state)
   near_to(plm_kmer_jaccard(&empty, &other), 0, 0);
 }
 
+/* Of one word: the number that MurmurHash3's finaliser gives for its letters, its lower half. */
+static void the_hash_mixes_all_letters(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *word;
+    uint32_t hash;
+  } cases[] = {{"AAAAA", 0x9038A263}, {"LAGVS", 0x86D93008}};
+  for (size_t i = 0; i < 2; i++) {
+    struct plm_kmer_sketch sketch;
+    plm_kmer_sketch((const uint8_t *)cases[i].word, PLM_SKETCH_KMER, &sketch);
+    assert_int_equal(sketch.count, 1);
+    assert_int_equal(sketch.hashes[0], cases[i].hash);
+  }
+}
+
 static void estimates_have_the_stated_error(void **state)
 {
   (void)state;
@@ -329,6 +345,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(short_sequences_are_compared_exactly),
+      cmocka_unit_test(the_hash_mixes_all_letters),
       cmocka_unit_test(estimates_have_the_stated_error),
       cmocka_unit_test(a_long_sequence_has_its_smallest_hashes),
       cmocka_unit_test(identity_and_jaccard_are_inverse),

@@ -101,6 +101,12 @@ static void the_newest_checkpoint_tells_the_machine(void **state)
   assert_int_equal(run.machine.ranks, 2);
   assert_true(run.machine.product_flops == 2.5e11);
   plm_report_run_deinit(&run);
+  /* also if it is the only one */
+  snprintf(named, sizeof named, "%s", scratch_path("machine/checkpoints/step_00000004"));
+  assert_int_equal(plm_path_remove(named, NULL), PLM_OK);
+  assert_int_equal(plm_report_run_read(folder, &run, &error), PLM_OK);
+  assert_string_equal(run.machine.device, "cpu");
+  plm_report_run_deinit(&run);
 }
 
 static void a_machine_may_be_unknown_or_odd(void **state)

@@ -201,7 +201,8 @@ static void checkpoints_are_counted(void **state)
     uint64_t last, best, unevaluated, every, steps;
     double kept;
   } rows[] = {{2, 1, 4, 100, 1000, 8}, {2, 1, 4, 100, 500, 7},  {2, 1, 4, 100, 600, 8},
-              {0, 0, 0, 100, 1000, 1}, {20, 30, 0, 0, 1000, 2}, {3, 5, 7, 10, 10000, 16}};
+              {0, 0, 0, 100, 1000, 1}, {20, 30, 0, 0, 1000, 2}, {3, 5, 7, 10, 10000, 16},
+              {20, 30, 0, 1, 10, 12}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct plm_config config = {0};
     config.trainer.checkpoint.keep_last = (uint32_t)rows[i].last;
