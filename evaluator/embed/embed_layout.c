@@ -105,12 +105,12 @@ static plm_status put_name(void *context, uint64_t number, const char *name, siz
     i += plain;
     if (plain > 0) continue;
     const size_t length = plm_utf8_length((const unsigned char *)name + i, size - i);
-    if (length == 1)
-      put_escaped(sink, name[i], names->depth);
-    else if (length > 1)
-      embed_layout_put(sink, name + i, length);
-    else /* not UTF-8, so JSON cannot hold it: the replacement character */
+    if (length == 0) /* not UTF-8, so JSON cannot hold it: the replacement character */
       put_text(sink, "\xef\xbf\xbd");
+    else if (length == 1)
+      put_escaped(sink, name[i], names->depth);
+    else
+      embed_layout_put(sink, name + i, length);
     i += length > 0 ? length : 1;
   }
   put_escaped(sink, '"', outside);

@@ -45,12 +45,12 @@ static bool is_unnamed(const struct plm_label_names *names)
 /* ---- classes ----------------------------------------------------------------------------------
  */
 
-/* The output that is called so; PLM_NO_OUTPUT: none. */
-static int32_t output_called(const struct plm_label_names *names, const char *name)
+/* Whether an output before this one has its name. */
+static bool is_named_before(const struct plm_label_names *names, uint32_t output)
 {
-  for (uint32_t o = 0; o < names->count; o++)
-    if (strcmp(names->names[o], name) == 0) return (int32_t)o;
-  return PLM_NO_OUTPUT;
+  for (uint32_t o = 0; o < output; o++)
+    if (strcmp(names->names[o], names->names[output]) == 0) return true;
+  return false;
 }
 
 struct called {
@@ -160,8 +160,7 @@ static void take_called(const struct plm_label_search *search, enum plm_label_ta
   for (uint32_t o = 0; o < search->names->count; o++) {
     const struct plm_label_column *column =
         plm_label_schema_find(search->schema, search->names->names[o]);
-    const bool again = output_called(search->names, search->names->names[o]) != (int32_t)o;
-    if (column == NULL || again || !is_one_output(task, column)) {
+    if (column == NULL || is_named_before(search->names, o) || !is_one_output(task, column)) {
       found->count = 0;
       return;
     }

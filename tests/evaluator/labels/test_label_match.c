@@ -142,6 +142,8 @@ static void what_does_not_fit_is_refused(void **state)
   (void)state;
   refuses((struct asked){SEQUENCES(PLM_LOSS_SQUARES), .names = {"a", "b"}},
           "no column of labels fits the model; the model predicts numbers: a, b");
+  refuses((struct asked){SEQUENCES(PLM_LOSS_SQUARES), .names = {"stability", "stability"}},
+          "no column of labels fits the model; the model predicts numbers: stability, stability");
   refuses((struct asked){SEQUENCES(PLM_LOSS_SQUARES), .names = {"a", "b"}, {"stability"}, 1},
           "columns of labels that are chosen: 1, outputs of the model: 2");
   refuses((struct asked){SEQUENCES(PLM_LOSS_CLASS), .names = {"x", "y"}},
