@@ -229,6 +229,44 @@ static void npy_and_its_names(void **state)
   plm_sequence_spool_close(spool);
 }
 
+/* With a header of more than one buffer (16 KiB), and more rows than are copied at once (64 KiB).
+ */
+static void a_long_stream_is_whole(void **state)
+{
+  (void)state;
+  enum { MANY = 6000 };
+  char path[PLM_PATH_SIZE];
+  struct plm_sequence_spool *spool;
+  snprintf(path, sizeof path, "%s", scratch_path("long.safetensors"));
+  assert_int_equal(plm_sequence_spool_open(scratch_directory(), 1, &spool, NULL), PLM_OK);
+  for (int i = 0; i < MANY; i++)
+    assert_int_equal(plm_sequence_spool_add(spool, "name", 4, "\x05", 1, NULL), PLM_OK);
+  assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
+  struct plm_embed_journal journal;
+  const int to = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600), before = dup(STDOUT_FILENO);
+  fflush(stdout);
+  assert_true(to >= 0 && before >= 0 && dup2(to, STDOUT_FILENO) == STDOUT_FILENO);
+  struct plm_embed_output *output = output_of("-", &layout, spool, &journal);
+  put_rows(output, 0, MANY);
+  const plm_status status = plm_embed_output_finish(output, spool, NULL);
+  plm_embed_output_close(output);
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(to);
+  assert_int_equal(status, PLM_OK);
+  struct plm_safetensors *file;
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  const struct plm_tensor_info *tensor = plm_safetensors_find(file, "embeddings");
+  assert_true(tensor->shape[0] == MANY && tensor->shape[1] == 3);
+  check_rows(tensor->data, 0, MANY);
+  cJSON *names = cJSON_Parse(plm_safetensors_metadata(file, "names"));
+  assert_int_equal(cJSON_GetArraySize(names), MANY);
+  cJSON_Delete(names);
+  plm_safetensors_close(file);
+  plm_sequence_spool_close(spool);
+}
+
 /* Also if the last bytes are the first that are written. */
 static void a_full_disk_is_told(void **state)
 {
@@ -443,6 +481,7 @@ int main(void)
       cmocka_unit_test(a_tensor_a_sequence),
       cmocka_unit_test(a_map_a_sequence),
       cmocka_unit_test(npy_and_its_names),
+      cmocka_unit_test(a_long_stream_is_whole),
       cmocka_unit_test(a_full_disk_is_told),
       cmocka_unit_test(formats_follow_the_name),
       cmocka_unit_test(headers_have_a_limit),

@@ -1,7 +1,7 @@
 /* The order in which documents come changes no bit of a result, and labels that are missing or of
  * classes that the model does not know are counted. The measures themselves are compared with
  * scikit-learn in tests/golden/test_evaluate_labels.py. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -372,6 +372,53 @@ static void reasons_are_given(void **state)
   }
 }
 
+/* ---- several columns ------------------------------------------------------------------------- */
+
+/* Two columns of numbers; or two classes that may both be true. */
+static plm_status measure_two(void *context, struct plm_error *error)
+{
+  static const float outputs[] = {-2, 1, 2, -1, 3, 1};
+  static float truth[] = {-1, 1, 1, -1, 2, 0}, truths[] = {0, 1, 1, 0, 1, 0};
+  static const struct plm_chunk_document documents[MOST_LABELS] = {
+      {.number = 0}, {.number = 1}, {.number = 2}};
+  const enum plm_label_task *task = context;
+  const bool numbers = *task == PLM_TASK_REGRESSION;
+  struct plm_label_column columns[] = {{.name = (char[]){"a"}}, {.name = (char[]){"b"}}};
+  const struct plm_batch batch = {
+      .chunks = 1, .document_begin = (uint32_t[]){0, MOST_LABELS}, .documents = documents};
+  const struct plm_label_match match = {
+      .choice = {*task, 2, numbers ? 2 : 1, columns, (double[]){0, 0}, (double[]){1, 1}},
+      .output = numbers ? NULL : (int32_t[]){0, 1}};
+  const struct plm_batch_labels labels = {.outputs = 2, .values = numbers ? truth : truths};
+  const struct plm_labelled_rows listed = {.count = MOST_LABELS,
+                                           .documents = (uint32_t[]){0, 1, 2}};
+  struct plm_label_answers *answers = plm_label_answers_open(&match, 2, PLM_LABEL_VALUES_KEPT);
+  struct plm_label_result result;
+  plm_status status = plm_label_answers_add(answers, &batch, &labels, &listed, outputs, error);
+  if (status == PLM_OK) status = plm_label_answers_measure(answers, &result, error);
+  plm_label_answers_close(answers);
+  PLM_TRY(status);
+  assert_int_equal(result.labels, 2 * MOST_LABELS);
+  assert_int_equal(result.column_count, numbers ? 2 : 0);
+  for (uint32_t k = 0; k < result.column_count; k++) {
+    assert_string_equal(result.columns[k].name, columns[k].name);
+    assert_int_equal(result.columns[k].labels, MOST_LABELS);
+  }
+  assert_false(isnan(result.values[numbers ? PLM_MEASURE_RMSE : PLM_MEASURE_ACCURACY]));
+  plm_label_result_deinit(&result);
+  return PLM_OK;
+}
+
+static void each_column_is_measured_or_memory_lacks(void **state)
+{
+  static enum plm_label_task tasks[] = {PLM_TASK_REGRESSION, PLM_TASK_MULTILABEL};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(measure_two(&tasks[i], NULL), PLM_OK);
+    failing_memory_try(measure_two, &tasks[i], 3);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -381,6 +428,7 @@ int main(void)
       cmocka_unit_test(numbers_in_any_order),
       cmocka_unit_test(too_many_probabilities_are_not_kept),
       cmocka_unit_test(reasons_are_given),
+      cmocka_unit_test(each_column_is_measured_or_memory_lacks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,6 +284,8 @@ static void damaged_names_end_it(void **state)
   assert_int_equal(COMMAND("corpus", training, "--against", held_out, "--json"), 1);
   assert_non_null(strstr(command_err, "names"));
   assert_string_equal(command_out, "");
+  assert_int_equal(COMMAND("corpus", training, "--verify", "--json"), 1);
+  assert_null(strstr(command_err, "intact"));
 }
 
 static plm_status look_for_overlaps(void *context, struct plm_error *error)

@@ -77,13 +77,16 @@ static void other_hosts_get_the_variables_of_the_project(void **state)
   setenv("PLM_INSTANCE", "0", 1);
   setenv("PLM_SUPERVISED", "1.trainer.0", 1);
   setenv("OTHER", "PLM_X=1", 1);
+  setenv("PLM_LOG_TIMES", "1", 1);
   char *line = line_of(&config);
   const char *hosts = strstr(line, "--map-by slot --host a:2,b-1:6 -x ");
   assert_non_null(hosts);
   assert_null(strstr(line, "--oversubscribe"));
   assert_null(strstr(line, "orte_keep_fqdn_hostnames"));
   assert_non_null(strstr(line, " -x PLM_LOG_BYTES "));
-  assert_non_null(strstr(line, " -x PLM_LOG_TIMES "));
+  const char *times = strstr(line, " -x PLM_LOG_TIMES ");
+  assert_non_null(times);
+  assert_null(strstr(times + 5, "PLM_LOG_TIMES")); /* also if it is set: once */
   static const char *const absent[] = {"LOG_FILE",   "READY_FD", "INSTANCE",
                                        "SUPERVISED", "FOLDER",   "OTHER"};
   for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
