@@ -15,7 +15,6 @@
 
 struct probe_command {
   struct plm_probe_request request;
-  const struct plm_arguments *arguments;
   const char *output;
   bool json, quiet;         /* quiet: the predictions go to stdout */
   size_t checkpoints, done; /* done: those that were measured */
@@ -74,7 +73,6 @@ static plm_status parse_request(const struct plm_arguments *arguments,
   PLM_TRY(plm_task_number(arguments, "alpha", 0, false, 1e12, &request->alpha, error));
   PLM_TRY(plm_task_max_length(arguments, &request->max_length, error));
   request->layers = plm_arguments_get(arguments, "layers");
-  command->arguments = arguments;
   command->output = plm_arguments_get(arguments, "output");
   command->json = plm_arguments_has(arguments, "json");
   command->quiet = command->output != NULL && plm_output_is_stdout(command->output);

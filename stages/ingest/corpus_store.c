@@ -224,7 +224,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
                                     struct plm_hash *hash, struct plm_error *error)
 {
-  PLM_TRY(corpus_store_commit(store, error));
+  PLM_ASSERT(store->transaction == NULL); /* plm_corpus_store_hash has committed it */
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return plm_error_errno(error, "cannot create %s", path);
   struct plm_hasher *hasher = plm_hasher_open();

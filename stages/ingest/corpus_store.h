@@ -25,8 +25,8 @@ plm_status plm_corpus_store_put_meta(struct plm_corpus_store *store, const void 
 /* Commits, then hashes all records of one kind (`lengths` or `checks`) in order. */
 plm_status plm_corpus_store_hash(struct plm_corpus_store *store, enum plm_record_kind kind,
                                  struct plm_hash *hash, struct plm_error *error);
-/* Commits, writes a compacted copy to path and fsyncs it. hash receives the hash of the bytes as
- * they were written to the file. A stop signal ends it. */
+/* After plm_corpus_store_hash: writes a compacted copy to path and fsyncs it. hash receives the
+ * hash of the bytes as they were written to the file. A stop signal ends it. */
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
                                     struct plm_hash *hash, struct plm_error *error);
 void plm_corpus_store_close(struct plm_corpus_store *store); /* NULL is fine */

@@ -143,6 +143,9 @@ static void the_output_is_not_the_input(void **state)
   request.output = in;
   refuses(MASKED, request, PLM_USAGE, "is the same file as the input",
           "write the result to another file");
+  request.input = request.trace = in; /* and stdout is not the input */
+  request.output = NULL;
+  refuses(MASKED, request, PLM_USAGE, "is also the input", "write the result to another file");
   char *kept;
   size_t size;
   assert_int_equal(plm_file_read(in, 1000, &kept, &size, NULL), PLM_OK);

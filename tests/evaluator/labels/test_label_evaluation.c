@@ -189,8 +189,9 @@ static void what_is_missing_is_told(void **state)
   (void)state;
   struct plm_label_evaluation *evaluation;
   struct plm_error error = {0};
-  static const char *const chosen[] = {"z"};
+  static const char *const known[] = {"y"}, *const chosen[] = {"z"};
   assert_int_equal(plm_label_evaluation_open(&inference, folder, &evaluation, NULL), PLM_OK);
+  assert_int_equal(plm_label_evaluation_begin(evaluation, &schema, known, 1, false, NULL), PLM_OK);
   assert_int_equal(plm_label_evaluation_begin(evaluation, &schema, chosen, 1, false, &error),
                    PLM_CONFIG);
   assert_string_equal(error.what,

@@ -16,6 +16,7 @@ static plm_status fit_once(void *context, struct plm_error *error)
   /* it also chooses alpha, by inner folds */
   PLM_TRY(plm_probe_fit_run(context, &(struct plm_features){x, WIDTH}, 0, pool, &fit, error));
   plm_probe_fit_deinit(&fit);
+  assert_true(fit.items == NULL && fit.count == 0 && fit.alphas == NULL && fit.fits == 0);
   return PLM_OK;
 }
 
