@@ -130,6 +130,26 @@ static void an_input_has_to_have_masks(void **state)
 }
 
 /* Another name of the same file is found too. */
+/* A masked model cuts them; a prompt has to be whole. */
+static void only_with_max_length_sequences_are_cut(void **state)
+{
+  (void)state;
+  struct plm_generate_request request = request_of(MASKED);
+  struct plm_error error = {0};
+  write_input(">a\nM_KLAVGSERTIDPKQNFYMHWCLAVGSERTIDPKQNFYMHWC\n");
+  request.input = in;
+  assert_int_equal(plm_generate(&request, models[MASKED].inference.ops, &error), PLM_LIMIT);
+  request.max_length = 16;
+  if (plm_generate(&request, models[MASKED].inference.ops, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+  assert_int_equal(unlink(out), 0);
+  write_input(">a\nMKKLAVGSERTIDPKQNFYMHWCLAVGSERTIDPKQNFYMHWC\n");
+  request = request_of(CAUSAL);
+  request.input = in;
+  request.max_length = 16;
+  assert_int_equal(plm_generate(&request, models[CAUSAL].inference.ops, &error), PLM_LIMIT);
+}
+
 static void the_output_is_not_the_input(void **state)
 {
   (void)state;
@@ -244,6 +264,7 @@ int main(void)
       TEST(a_causal_model_has_no_masks),
       TEST(a_masked_model_needs_masks),
       TEST(an_input_has_to_have_masks),
+      TEST(only_with_max_length_sequences_are_cut),
       TEST(the_output_is_not_the_input),
       TEST(json_has_what_was_generated),
       TEST(people_are_told_how_much_was_generated),

@@ -156,6 +156,26 @@ static void a_device_has_its_own_track(void **state)
       "upload                          1       0.03       0.0\n");
 }
 
+/* Only what is known of the machine is told. */
+static void a_machine_may_be_known_in_part(void **state)
+{
+  (void)state;
+  static const struct {
+    struct plm_profile_table table;
+    const char *head;
+  } cases[] = {
+      {{.steps = 1, .precision = "fp32"}, "step 0 on an unknown device, fp32: "},
+      {{.steps = 1, .device = "cpu", .isa = "avx2"}, "step 0 on cpu (avx2): "},
+      {{.steps = 1, .device = "cpu", .threads = 1}, "step 0 on cpu, 1 thread: "},
+      {{.steps = 1, .device = "cpu", .threads = 2, .ranks = 1}, "step 0 on cpu, 2 threads: "}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_text text = {0};
+    plm_profile_table_print(&cases[i].table, &text);
+    if (strncmp(text.data, cases[i].head, strlen(cases[i].head)) != 0) fail_msg("%s", text.data);
+    plm_text_deinit(&text);
+  }
+}
+
 static void json_has_the_same_numbers(void **state)
 {
   (void)state;
@@ -281,6 +301,7 @@ int main(void)
       cmocka_unit_test(times_are_means_of_steps_and_ranks),
       cmocka_unit_test(one_rank_and_its_shapes),
       cmocka_unit_test(a_device_has_its_own_track),
+      cmocka_unit_test(a_machine_may_be_known_in_part),
       cmocka_unit_test(json_has_the_same_numbers),
       cmocka_unit_test(what_is_no_profile_is_refused),
       cmocka_unit_test(a_line_that_is_too_long_is_refused),

@@ -150,6 +150,12 @@ static void what_differs_from_first_weights_is_said(void **state)
   assert_non_null(
       strstr(said, "trainer.init_from: the weights were trained with other settings:\n"));
   assert_non_null(strstr(said, "token_dropout was true, is false\n"));
+  /* without first weights, it is only unusual */
+  captured_begin(STDERR_FILENO);
+  must_work(inspect("model: {architecture: esm2, token_dropout: false}\n", PLM_RESUME_NEVER, NULL,
+                    &prepared, &error),
+            &error);
+  assert_non_null(strstr(captured_end(), "model.token_dropout: false, so this esm2 trains"));
 }
 
 static void a_resumed_run_must_be_the_same(void **state)
