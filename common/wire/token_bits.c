@@ -61,13 +61,19 @@ static bool has_vbmi(void)
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi");
 }
 
+/* Where each byte of a vector comes from: when 5 bytes become a group of eight (the last three from
+ * the vector's last byte, which is 0), and when a group becomes 5 bytes. */
+#define SPREAD(group) (UINT64_C(0x3f3f3f0403020100) + UINT64_C(0x0505050505) * (group))
+#define GATHER(at) (at), (at) + 1, (at) + 2, (at) + 3, (at) + 4
+static const uint64_t spread_places[] = {SPREAD(0), SPREAD(1), SPREAD(2), SPREAD(3),
+                                         SPREAD(4), SPREAD(5), SPREAD(6), SPREAD(7)};
+static const uint8_t gather_places[MANY] = {GATHER(0),  GATHER(8),  GATHER(16), GATHER(24),
+                                            GATHER(32), GATHER(40), GATHER(48), GATHER(56)};
+
 /* Byte i of a group of eight comes from bit 5 i of the group's 40 bits. */
 VBMI static size_t unpack_many(const uint8_t *bytes, size_t count, uint8_t *ids)
 {
-  uint8_t places[MANY];
-  for (int i = 0; i < MANY; i++)
-    places[i] = (uint8_t)(i % 8 < BITS ? i / 8 * BITS + i % 8 : MANY - 1); /* the last byte is 0 */
-  const __m512i spread = _mm512_loadu_si512(places);
+  const __m512i spread = _mm512_loadu_si512(spread_places);
   const __m512i shifts = _mm512_set1_epi64(0x231e19140f0a0500);
   const __m512i low = _mm512_set1_epi8(0x1f);
   size_t done = 0;
@@ -82,9 +88,7 @@ VBMI static size_t unpack_many(const uint8_t *bytes, size_t count, uint8_t *ids)
 
 VBMI static size_t pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
 {
-  uint8_t places[MANY] = {0};
-  for (int i = 0; i < MANY_BYTES; i++) places[i] = (uint8_t)(i / BITS * 8 + i % BITS);
-  const __m512i gather = _mm512_loadu_si512(places);
+  const __m512i gather = _mm512_loadu_si512(gather_places);
   const __m512i pairs = _mm512_set1_epi16(0x2001), fours = _mm512_set1_epi32(0x04000001);
   size_t done = 0;
   for (; done + MANY <= count; done += MANY, bytes += MANY_BYTES) {
