@@ -165,7 +165,10 @@ struct plm_proof_part {
   const uint8_t *path; /* its hashes in the tree of the blocks; not read if there are none */
 };
 /* All blocks of a sequence of count tokens. */
-struct plm_proof_part plm_proof_whole(const void *tokens, size_t count);
+static inline struct plm_proof_part plm_proof_whole(const void *tokens, size_t count)
+{
+  return (struct plm_proof_part){tokens, count, 0, plm_proof_block_count(count), NULL};
+}
 /* The hashes of the sequences that have these parts, if tokens and paths are the right ones. Many
  * at once are several times as fast as one after another. */
 void plm_proof_parts(uint32_t token_bytes, size_t count, const struct plm_proof_part *parts,

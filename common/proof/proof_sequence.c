@@ -114,6 +114,7 @@ static struct plm_proof_digest hash_part(uint32_t token_bytes, const struct plm_
 
 /* The nodes of a level that are at hand, [begin, end) of `width`, and the rest of the path. */
 struct span {
+  size_t part;
   uint64_t begin, end, width;
   const uint8_t *left, *right; /* after the next hash on the left, and at the next on the right */
 };
@@ -134,9 +135,11 @@ static size_t span_nodes(const struct span *span)
   return span->end - span->begin + joins_left(span) + joins_right(span);
 }
 
-/* Trees over the blocks of several parts, whose hashes lie one after another in `below`. */
+/* Trees over the blocks of several parts. Most have one block, which is the root. The nodes of the
+ * others, each of which has a span, lie one after another in `below`. */
 struct side_by_side {
-  size_t parts;
+  size_t parts, span_count;
+  uint8_t roots[AT_ONCE][PLM_PROOF_HASH_BYTES];
   struct span spans[AT_ONCE];
   uint8_t below[AT_ONCE][PLM_PROOF_HASH_BYTES], above[AT_ONCE][PLM_PROOF_HASH_BYTES];
 };
@@ -157,7 +160,7 @@ static bool join_all(struct side_by_side *trees)
   struct proof_task tasks[AT_ONCE / 2];
   size_t pairs = 0, below = 0, above = 0;
   bool joined = false;
-  for (size_t i = 0; i < trees->parts; i++) {
+  for (size_t i = 0; i < trees->span_count; i++) {
     struct span *span = &trees->spans[i];
     const size_t nodes = span_nodes(span);
     joined |= span->width > 1;
@@ -198,8 +201,13 @@ static bool add_part(struct side_by_side *trees, uint32_t token_bytes,
   level->room += blocks + siblings;
   struct uncut uncut =
       uncut_of(token_bytes, part->tokens, tokens_in(part->count, part->begin, part->end));
-  struct span *span = &trees->spans[trees->parts++];
-  *span = (struct span){part->begin, part->end, range.count, NULL, NULL};
+  const size_t number = trees->parts++;
+  if (range.count == 1) {
+    level->tasks[level->blocks++] = next_block(&uncut, trees->roots[number]);
+    return true;
+  }
+  struct span *span = &trees->spans[trees->span_count++];
+  *span = (struct span){number, part->begin, part->end, range.count, NULL, NULL};
   if (siblings != 0)
     span->left = span->right =
         part->path + PLM_PROOF_HASH_BYTES * (size_t)__builtin_popcountll(part->begin);
@@ -219,7 +227,7 @@ static size_t hash_first(uint32_t token_bytes, size_t count, const struct plm_pr
 {
   struct side_by_side trees;
   struct first_level level;
-  trees.parts = level.blocks = level.nodes = level.room = 0;
+  trees.parts = trees.span_count = level.blocks = level.nodes = level.room = 0;
   while (trees.parts < count && add_part(&trees, token_bytes, &parts[trees.parts], &level))
     continue;
   if (trees.parts == 0) {
@@ -228,8 +236,10 @@ static size_t hash_first(uint32_t token_bytes, size_t count, const struct plm_pr
   }
   proof_hash_many(PROOF_TAG_BLOCK, level.tasks, level.blocks, PLM_PROOF_HASH_BYTES);
   while (join_all(&trees)) continue;
+  for (size_t i = 0; i < trees.span_count; i++)
+    memcpy(trees.roots[trees.spans[i].part], trees.below[i], PLM_PROOF_HASH_BYTES);
   for (size_t i = 0; i < trees.parts; i++)
-    level.tasks[i] = (struct proof_task){trees.below[i], PLM_PROOF_HASH_BYTES, digests[i].bytes};
+    level.tasks[i] = (struct proof_task){trees.roots[i], PLM_PROOF_HASH_BYTES, digests[i].bytes};
   proof_hash_many(PROOF_TAG_SEQUENCE, level.tasks, trees.parts, PLM_PROOF_SHORT_BYTES);
   return trees.parts;
 }
@@ -239,11 +249,6 @@ void plm_proof_parts(uint32_t token_bytes, size_t count, const struct plm_proof_
 {
   for (size_t done = 0; done < count;)
     done += hash_first(token_bytes, count - done, parts + done, digests + done);
-}
-
-struct plm_proof_part plm_proof_whole(const void *tokens, size_t count)
-{
-  return (struct plm_proof_part){tokens, count, 0, plm_proof_block_count(count), NULL};
 }
 
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count)
