@@ -38,13 +38,15 @@ struct member {
   uint32_t residues;
 };
 
-static struct plm_chunk_document piece_at(const struct member *member, uint64_t begin,
-                                          uint64_t tokens)
+/* Field by field: a processor waits if what it has just written in parts is read as a whole. */
+static void put_piece(struct plm_chunk_document *out, const struct member *member, uint64_t begin,
+                      uint64_t tokens)
 {
-  return (struct plm_chunk_document){.number = member->number,
-                                     .tokens = (uint32_t)tokens,
-                                     .offset = (uint32_t)(begin == 0 ? 0 : begin - 1),
-                                     .residues = member->residues};
+  out->number = member->number;
+  out->start = 0;
+  out->tokens = (uint32_t)tokens;
+  out->offset = (uint32_t)(begin == 0 ? 0 : begin - 1);
+  out->residues = member->residues;
 }
 
 /* The token at which a crop begins: 0, or 2 to tokens - max_length. */
@@ -63,13 +65,13 @@ static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch,
   const uint64_t max_length = plan->parameters.max_length;
   const uint64_t tokens = tokens_of(member->residues);
   if (tokens <= max_length) {
-    out[0] = piece_at(member, 0, tokens);
+    put_piece(out, member, 0, tokens);
     return 1;
   }
   switch (plan->parameters.truncate) {
-  case PLM_TRUNCATE_HEAD: out[0] = piece_at(member, 0, max_length); return 1;
+  case PLM_TRUNCATE_HEAD: put_piece(out, member, 0, max_length); return 1;
   case PLM_TRUNCATE_RANDOM_CROP:
-    out[0] = piece_at(member, crop_begin(plan, epoch, member->number, tokens), max_length);
+    put_piece(out, member, crop_begin(plan, epoch, member->number, tokens), max_length);
     return 1;
   case PLM_TRUNCATE_SPLIT: break;
   }
@@ -77,7 +79,7 @@ static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch,
   PLM_ASSERT(max_length > 0);
   for (uint64_t begin = 0; begin < tokens; begin += max_length) {
     const uint64_t left = tokens - begin;
-    out[count++] = piece_at(member, begin, left < max_length ? left : max_length);
+    put_piece(&out[count++], member, begin, left < max_length ? left : max_length);
   }
   return count;
 }
