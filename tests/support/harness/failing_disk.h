@@ -21,6 +21,10 @@ void failing_disk_try(failing_disk_work *work, void *context, const char *const 
 long failing_disk_pause(void);
 void failing_disk_resume(long at);
 
+/* For a function that takes the place of libc's (failing_entries.h): counts a call with this path.
+ * Whether it is the one that fails, with errno set. */
+bool failing_disk_fails(const char *call, const char *path);
+
 /* Within the work: whether a call has failed in this attempt, and its path is this one. */
 bool failing_disk_failed(const char *path);
 

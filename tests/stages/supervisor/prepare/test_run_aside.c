@@ -12,8 +12,10 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/run/run.h"
+#include "tests/support/cases/whole_checkpoint.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/failing_disk.h"
+#include "tests/support/harness/failing_entries.h"
 #include "tests/support/harness/scratch.h"
 
 static char run[PLM_PATH_SIZE];
@@ -214,6 +216,104 @@ static void a_move_that_was_not_begun_is_forgotten(void **state)
   }
 }
 
+/* ---- with a disk that fails ----------------------------------------------------------------- */
+
+/* A move that an error ended can be finished, or was not begun and can be tried again. */
+static plm_status move_later_states(void *context, struct plm_error *error)
+{
+  long at = failing_disk_pause();
+  begin(NULL);
+  failing_disk_resume(at);
+  const plm_status status = plm_run_move_aside(run, false, 100, error);
+  at = failing_disk_pause();
+  if (status != PLM_OK) assert_int_equal(plm_run_finish_move(run, NULL), PLM_OK);
+  if (access(in_run("previous-1"), F_OK) != 0) {
+    ++*(int *)context;
+    has(PLM_RUN_TRAINER_METRICS, trainer);
+    has("checkpoints/step_00000300/weights", "step_00000300");
+    has(PLM_RUN_DONE, "done");
+    assert_int_equal(plm_run_move_aside(run, false, 100, NULL), PLM_OK);
+  }
+  expect_later_moved();
+  failing_disk_resume(at);
+  return status;
+}
+
+/* The record is there, and a checkpoint, DONE and lines are in both places. */
+static plm_status finish_later_states(void *context, struct plm_error *error)
+{
+  (void)context;
+  long at = failing_disk_pause();
+  begin(NULL);
+  make_folder("previous-1/checkpoints");
+  put("previous-1/" PLM_RUN_MOVING, "100\n");
+  put("previous-1/" PLM_RUN_DONE, "done");
+  whole_checkpoint_write(in_run("checkpoints"), 400);
+  whole_checkpoint_write(in_run("previous-1/checkpoints"), 400);
+  failing_disk_resume(at);
+  const plm_status status = plm_run_finish_move(run, error);
+  at = failing_disk_pause();
+  assert_int_equal(access(in_run("previous-1/checkpoints/step_00000400/MANIFEST"), F_OK), 0);
+  if (status != PLM_OK) assert_int_equal(plm_run_finish_move(run, NULL), PLM_OK);
+  expect_later_moved();
+  has("checkpoints/step_00000400", NULL);
+  failing_disk_resume(at);
+  return status;
+}
+
+static plm_status move_all(void *context, struct plm_error *error)
+{
+  (void)context;
+  long at = failing_disk_pause();
+  begin(NULL);
+  failing_disk_resume(at);
+  const plm_status status = plm_run_move_aside(run, true, 0, error);
+  at = failing_disk_pause();
+  if (status != PLM_OK) assert_int_equal(plm_run_finish_move(run, NULL), PLM_OK);
+  if (access(in_run("previous-1"), F_OK) != 0) {
+    has(PLM_RUN_CONFIG, "seed: 1\n");
+    assert_int_equal(plm_run_move_aside(run, true, 0, NULL), PLM_OK);
+  }
+  has(PLM_RUN_CONFIG, NULL);
+  has(PLM_RUN_CHECKPOINTS, NULL);
+  has("previous-1/trainer.jsonl", trainer);
+  has("previous-1/checkpoints/step_00000300/weights", "step_00000300");
+  has("previous-1/" PLM_RUN_MOVING, NULL);
+  failing_disk_resume(at);
+  return status;
+}
+
+static plm_status forget(void *context, struct plm_error *error)
+{
+  (void)context;
+  long at = failing_disk_pause();
+  begin(NULL);
+  make_folder("previous-1");
+  put("previous-1/" PLM_RUN_MOVING, "100");
+  failing_disk_resume(at);
+  const plm_status status = plm_run_finish_move(run, error);
+  at = failing_disk_pause();
+  assert_int_equal(plm_run_finish_move(run, NULL), PLM_OK);
+  has("previous-1/" PLM_RUN_MOVING, NULL);
+  has(PLM_RUN_TRAINER_METRICS, trainer);
+  failing_disk_resume(at);
+  return status;
+}
+
+static void each_failure_of_the_disk_is_an_error(void **state)
+{
+  (void)state;
+  static const char *const folder[] = {"stat */previous-1/checkpoints",
+                                       NULL},        /* has its own words */
+      *const empty[] = {"rmdir */previous-1", NULL}; /* nothing is in it */
+  int not_begun = 0;
+  failing_disk_try(move_later_states, &not_begun, folder);
+  assert_true(not_begun >= 5);
+  failing_disk_try(finish_later_states, NULL, folder);
+  failing_disk_try(move_all, NULL, NULL);
+  failing_disk_try(forget, NULL, empty);
+}
+
 /* Without room for its record nothing is moved, and the folder does not stay. */
 static void a_move_without_a_record_is_not_begun(void **state)
 {
@@ -233,47 +333,14 @@ static void a_move_without_a_record_is_not_begun(void **state)
   has(PLM_RUN_TRAINER_METRICS, trainer);
 }
 
-/* After a failure, the next start finishes the move, or it was not begun. */
-static plm_status move_once(void *everything, struct plm_error *error)
-{
-  const long at = failing_disk_pause();
-  begin(NULL);
-  failing_disk_resume(at);
-  const plm_status status = plm_run_move_aside(run, *(bool *)everything, 100, error);
-  const long after = failing_disk_pause();
-  if (status != PLM_OK) assert_int_equal(plm_run_finish_move(run, NULL), PLM_OK);
-  if (status != PLM_OK && access(in_run("previous-1"), F_OK) != 0)
-    has(PLM_RUN_TRAINER_METRICS, trainer);
-  else if (!*(bool *)everything)
-    expect_later_moved();
-  else
-    has("previous-1/trainer.jsonl", trainer);
-  assert_int_equal(plm_path_remove(run, NULL), PLM_OK);
-  failing_disk_resume(after);
-  return status;
-}
-
-static void each_failure_of_the_disk_is_an_error(void **state)
-{
-  (void)state;
-  bool everything = false;
-  failing_disk_try(move_once, &everything, NULL);
-  everything = true;
-  failing_disk_try(move_once, &everything, NULL);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
   const struct CMUnitTest tests[] = {
-      TEST(what_came_after_a_step_is_moved),
-      TEST(everything_is_moved),
-      TEST(an_interrupted_move_is_finished),
-      TEST(a_checkpoint_that_is_not_whole_stays),
-      TEST(all_is_finished_but_what_is_newer),
-      TEST(a_move_that_was_not_begun_is_forgotten),
-      TEST(a_move_without_a_record_is_not_begun),
-      cmocka_unit_test(each_failure_of_the_disk_is_an_error),
+      TEST(what_came_after_a_step_is_moved),      TEST(everything_is_moved),
+      TEST(an_interrupted_move_is_finished),      TEST(a_checkpoint_that_is_not_whole_stays),
+      TEST(all_is_finished_but_what_is_newer),    TEST(a_move_that_was_not_begun_is_forgotten),
+      TEST(a_move_without_a_record_is_not_begun), TEST(each_failure_of_the_disk_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "tests/support/cases/published_file.h"
+#include "tests/support/cases/whole_checkpoint.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -62,27 +63,9 @@ static void begin(const char *before)
   put(PLM_RUN_CONFIG, yaml);
 }
 
-/* A checkpoint that verifies. */
 static void put_checkpoint(const char *parent, uint64_t step)
 {
-  static const char *const files[] = {"config.json", "model.safetensors"};
-  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE];
-  enum { FILES = sizeof files / sizeof *files };
-  struct plm_manifest manifest = {.step = step, .count = FILES};
-  plm_checkpoint_name(step, name);
-  snprintf(folder, sizeof folder, "%s", in(parent, name));
-  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
-  for (size_t i = 0; i < FILES; i++) {
-    struct plm_manifest_file *file = &manifest.files[i];
-    snprintf(file->name, sizeof file->name, "%s", files[i]);
-    scratch_write(in(folder, files[i]), "weights", 7);
-    assert_int_equal(plm_hash_file(in(folder, files[i]), &file->hash, &file->size, NULL, NULL),
-                     PLM_OK);
-    weights = file->hash;
-  }
-  char *text = plm_manifest_print(&manifest);
-  scratch_write(in(folder, "MANIFEST"), text, strlen(text));
-  free(text);
+  weights = whole_checkpoint_write(parent, step);
 }
 
 static void finds(const struct plm_prepared *prepared, bool resumes, bool complete, uint64_t step)
