@@ -5,8 +5,10 @@
 
 #include "common/base/files/file.h"
 #include "common/wire/announce.h"
+#include "common/wire/connection_limiter.h"
 #include "common/wire/security.h"
 #include "common/wire/socket.h"
+#include "tests/support/harness/failing_memory.h"
 #include "tests/support/harness/scratch.h"
 
 static char keys[PLM_PATH_SIZE];
@@ -64,8 +66,31 @@ static void what_cannot_be_set_up_is_said(void **state)
   zmq_ctx_term(context);
 }
 
+static plm_status open_all(void *unused, struct plm_error *error)
+{
+  static const struct plm_limiter_limits limits = {.connections = 8, .unidentified = 4};
+  void *opened;
+  struct plm_limiter *limiter;
+  (void)unused;
+  PLM_TRY(plm_context_open(&context, error));
+  const plm_status status = gate(&opened, error);
+  if (status == PLM_OK) plm_gate_close(opened);
+  zmq_ctx_term(context);
+  PLM_TRY(status);
+  PLM_TRY(plm_limiter_open("tcp://127.0.0.1:9", &limits, &limiter, error));
+  plm_limiter_close(limiter);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  failing_memory_try(open_all, NULL, 3);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_cannot_be_set_up_is_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_cannot_be_set_up_is_said),
+                                     cmocka_unit_test(a_lack_of_memory_is_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
