@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -425,6 +426,19 @@ static void ends_are_told_in_words(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* The memory ends behind the last place for a client. */
+static void places_for_clients_end_with_the_last_one(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct requests *requests = malloc(sizeof *requests);
+  assert_non_null(requests);
+  *requests = supervisor->requests;
+  requests_init(requests);
+  requests_answer_ready(requests);
+  requests_answer_end(requests, 0, "");
+  free(requests);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -444,6 +458,7 @@ int main(void)
       TEST(four_failures_are_told),
       TEST(a_long_reason_is_cut),
       TEST(ends_are_told_in_words),
+      TEST(places_for_clients_end_with_the_last_one),
   };
   return cmocka_run_group_tests_name("supervisor decisions", tests, NULL, NULL);
 }
