@@ -69,21 +69,22 @@ static void write_piece(const struct evidence *evidence, const struct evidence_d
   const struct evidence_places *places = &evidence->places;
   const struct plm_tokenizer *tokenizer = evidence->translator.tokenizer;
   const struct plm_window *window = places->window;
-  const uint64_t begin = places->chunk_at[piece.chunk];
-  const uint64_t tokens = places->chunk_at[piece.chunk + 1] - begin;
-  struct plm_data_evidence at = {
-      .tokens = places->tokens + (begin + places->plan->max_length) * tokenizer->token_bytes,
-      .path =
-          places->payload + places->offset[piece.chunk] + plm_token_bits_size(tokenizer, tokens)};
+  const uint32_t max_length = places->plan->max_length;
+  uint8_t *chunk = places->payload + places->offset[piece.chunk];
+  struct plm_data_evidence to = {
+      .chunk = chunk,
+      .at = max_length,
+      .path = chunk + plm_token_bits_size(tokenizer,
+                                          plm_data_extent(max_length, window, piece.chunk).tokens)};
   for (uint32_t i = window->chunk_begin[piece.chunk]; i < piece.document; i++) {
     struct plm_data_piece before;
     plm_data_piece(&window->documents[i], &before);
-    at.tokens += (before.before + before.after) * tokenizer->token_bytes;
-    at.path += (size_t)before.path * PLM_PROOF_HASH_BYTES;
+    to.at += before.before + before.after;
+    to.path += (size_t)before.path * PLM_PROOF_HASH_BYTES;
   }
   plm_data_write_evidence(tokenizer, &window->documents[piece.document],
                           evidence->tokens + document->first_token * tokenizer->token_bytes, tree,
-                          &at);
+                          &to);
 }
 
 plm_status evidence_end(struct evidence *evidence, struct plm_error *error)
@@ -140,10 +141,9 @@ static plm_status add_document(struct evidence *evidence, const struct plm_chunk
   return PLM_OK;
 }
 
-plm_status evidence_take(void *context, struct plm_window_place piece, const uint8_t *residues,
-                         struct plm_error *error)
+plm_status evidence_take(struct evidence *evidence, struct plm_window_place piece,
+                         const uint8_t *residues, struct plm_error *error)
 {
-  struct evidence *evidence = context;
   const struct plm_chunk_document *of = &evidence->places.window->documents[piece.document];
   const uint32_t count = evidence->document_count;
   if (count == 0 || evidence->documents[count - 1].number != of->number)

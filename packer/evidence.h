@@ -12,8 +12,6 @@
 struct evidence_places {
   const struct plm_plan_parameters *plan; /* all is borrowed */
   const struct plm_window *window;
-  uint8_t *tokens;          /* of all chunks, with those that prove pieces; not packed yet */
-  const uint64_t *chunk_at; /* (chunks + 1) the token where each chunk begins */
   uint8_t *payload;
   const uint64_t *offset; /* (chunks) the byte of the payload where each chunk begins */
 };
@@ -43,9 +41,10 @@ struct evidence {
 };
 /* Begins a window. */
 void evidence_begin(struct evidence *evidence, const struct evidence_places *places);
-/* Takes a piece: struct plm_assembly's `piece`, whose context is the evidence. */
-plm_status evidence_take(void *evidence, struct plm_window_place piece, const uint8_t *residues,
-                         struct plm_error *error);
+/* Takes a piece that is not a whole document. residues: of the whole document. Pieces of one
+ * document come one after another. */
+plm_status evidence_take(struct evidence *evidence, struct plm_window_place piece,
+                         const uint8_t *residues, struct plm_error *error);
 /* Writes what is not written yet. */
 plm_status evidence_end(struct evidence *evidence, struct plm_error *error);
 void evidence_deinit(struct evidence *evidence);

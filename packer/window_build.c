@@ -1,5 +1,5 @@
-/* Building a window's payload: the residues of each group are decoded directly into their places,
- * and then the tokens of each chunk are packed. */
+/* Building a window's payload: each document of a group is translated, and its tokens are packed
+ * directly into their place. */
 #include "packer/window_build.h"
 
 #include <stdlib.h>
@@ -68,58 +68,62 @@ static plm_status lay_out(struct packed_window *packed, const struct plm_window 
   packed->chunks = window->chunks;
   packed->token_bytes = tokenizer->token_bytes;
   plm_data_layout(tokenizer, packed->max_length, packed->schema, window, packed->offset);
+  PLM_TRY(reserve_bytes(&packed->bytes, &packed->capacity, packed->offset[window->chunks], error));
   for (uint32_t c = 0; c < window->chunks; c++) {
     packed->documents[c] = window->chunk_begin[c];
     packed->tokens[c] = tokens;
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
       tokens += window->documents[i].tokens;
+    plm_token_bits_begin(tokenizer, plm_data_extent(packed->max_length, window, c).tokens,
+                         packed->bytes + packed->offset[c]);
   }
   packed->documents[window->chunks] = window->document_count;
   packed->tokens[window->chunks] = tokens;
-  return reserve_bytes(&packed->bytes, &packed->capacity, packed->offset[window->chunks], error);
+  return PLM_OK;
 }
 
-/* Makes room for the tokens before they are packed, and computes where each chunk begins there. */
-static plm_status lay_out_tokens(struct window_memory *memory,
-                                 const struct plm_plan_parameters *plan, struct plm_error *error)
+/* A window that is built. */
+struct window_pieces {
+  const struct packed_window *packed;
+  struct window_memory *memory;
+  const struct plm_assembly *assembly;
+};
+
+/* The chunks of a group's pieces are at random places, so they are rarely in a cache. This fetches
+ * that of a piece that comes soon. (always_inline: gcc removes calls to a function that only
+ * prefetches, because it considers that function free of side effects.) */
+__attribute__((always_inline)) static inline void look_ahead(const struct window_pieces *pieces,
+                                                             uint32_t i)
 {
-  const struct plm_window *window = &memory->window;
-  const size_t chunks = window->chunks;
-  if (chunks + 1 > memory->chunk_capacity) {
-    free(memory->chunk_at);
-    memory->chunk_capacity = 0;
-    memory->chunk_at = malloc((chunks + 1) * sizeof *memory->chunk_at);
-    if (memory->chunk_at == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window");
-    memory->chunk_capacity = chunks + 1;
-  }
-  uint64_t tokens = 0;
-  for (uint32_t c = 0; c < chunks; c++) {
-    memory->chunk_at[c] = tokens;
-    tokens += plm_data_extent(plan->max_length, window, c).tokens;
-  }
-  memory->chunk_at[chunks] = tokens;
-  const size_t bytes = tokens * plm_tokenizer_of(plan->tokenizer)->token_bytes;
-  return reserve_bytes(&memory->tokens, &memory->token_capacity, bytes, error);
+  enum { AHEAD = 8, LINE = 64, BYTES_AHEAD = 8 * LINE };
+  const struct plm_window *window = &pieces->memory->window;
+  const struct plm_tokenizer *tokenizer = pieces->memory->evidence.translator.tokenizer;
+  if (i + AHEAD >= window->document_count) return;
+  const struct plm_window_place place = window->places[i + AHEAD];
+  const struct plm_chunk_document *piece = &window->documents[place.document];
+  const uint8_t *chunk = pieces->packed->bytes + pieces->packed->offset[place.chunk];
+  const uint8_t *at = chunk + plm_token_bits_size(tokenizer, piece->start);
+  const size_t bytes = plm_token_bits_size(tokenizer, piece->tokens);
+  for (size_t byte = 0; byte < bytes && byte < BYTES_AHEAD; byte += LINE)
+    __builtin_prefetch(at + byte, 1);
 }
 
-static void pack_tokens(const struct packed_window *packed, const struct plm_tokenizer *tokenizer,
-                        const struct window_memory *memory)
+/* Packs a document or piece into its chunk. */
+static plm_status pack_piece(void *context, uint32_t i, const uint8_t *residues,
+                             struct plm_error *error)
 {
-  const uint64_t *at = memory->chunk_at;
-  for (uint32_t c = 0; c < packed->chunks; c++)
-    plm_token_bits_pack(tokenizer, memory->tokens + at[c] * tokenizer->token_bytes,
-                        at[c + 1] - at[c], packed->bytes + packed->offset[c]);
-}
-
-/* Keeps the room of most windows for the next one. */
-static void release_tokens(struct window_memory *memory)
-{
-  enum { MOST_KEPT = 64 << 20 };
-  if (memory->token_capacity <= MOST_KEPT) return;
-  free(memory->tokens);
-  memory->tokens = NULL;
-  memory->token_capacity = 0;
+  const struct window_pieces *pieces = context;
+  struct window_memory *memory = pieces->memory;
+  const struct plm_translator *translator = &memory->evidence.translator;
+  const struct plm_window_place place = memory->window.places[i];
+  const struct plm_chunk_document *piece = &memory->window.documents[place.document];
+  look_ahead(pieces, i);
+  const uint32_t count =
+      plm_assemble_piece(pieces->assembly, translator, i, residues, memory->piece);
+  plm_token_bits_pack(translator->tokenizer, memory->piece, piece->start, count,
+                      pieces->packed->bytes + pieces->packed->offset[place.chunk]);
+  if (piece->tokens == (uint64_t)piece->residues + 2) return PLM_OK;
+  return evidence_take(&memory->evidence, place, residues, error);
 }
 
 /* Computes the place of each document's label record. */
@@ -181,24 +185,18 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   const struct plm_plan_corpus from = {.plan = plan, .cursor = cursor, .split = split};
   PLM_TRY(plm_plan_window(plan, epoch, index, plm_plan_read_corpus, &from, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
-  PLM_TRY(lay_out_tokens(memory, parameters, error));
+  PLM_TRY(reserve_bytes(&memory->piece, &memory->piece_capacity,
+                        (size_t)parameters->max_length * tokenizer->token_bytes, error));
   evidence_begin(&memory->evidence, &(struct evidence_places){.plan = parameters,
                                                               .window = window,
-                                                              .tokens = memory->tokens,
-                                                              .chunk_at = memory->chunk_at,
                                                               .payload = packed->bytes,
                                                               .offset = packed->offset});
-  const struct plm_assembly assembly = {.split = split,
-                                        .plan = plan,
-                                        .window = window,
-                                        .tokens = memory->tokens,
-                                        .chunk_at = memory->chunk_at,
-                                        .piece = evidence_take,
-                                        .piece_context = &memory->evidence};
+  struct window_pieces pieces = {.packed = packed, .memory = memory};
+  const struct plm_assembly assembly = {
+      .split = split, .plan = plan, .window = window, .take = pack_piece, .context = &pieces};
+  pieces.assembly = &assembly;
   PLM_TRY(plm_assemble_groups(cursor, &assembly, 0, window->group_count, error));
   PLM_TRY(evidence_end(&memory->evidence, error));
-  pack_tokens(packed, tokenizer, memory);
-  release_tokens(memory);
   return packed->schema == NULL ? PLM_OK
                                 : write_labels(packed, tokenizer, memory, cursor, split, error);
 }
@@ -207,7 +205,6 @@ void window_memory_deinit(struct window_memory *memory)
 {
   plm_window_deinit(&memory->window);
   evidence_deinit(&memory->evidence);
-  free(memory->tokens);
-  free(memory->chunk_at);
+  free(memory->piece);
   free(memory->label_at);
 }

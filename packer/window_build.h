@@ -32,10 +32,8 @@ struct packed_window {
 struct window_memory {
   struct plm_window window;
   struct evidence evidence;
-  uint8_t *tokens; /* of all chunks, with those that prove pieces, before they are packed */
-  size_t token_capacity;
-  uint64_t *chunk_at; /* (chunks + 1) the token where each chunk begins */
-  size_t chunk_capacity;
+  uint8_t *piece; /* the tokens of a document or piece, before they are packed */
+  size_t piece_capacity;
   uint64_t *label_at; /* (label_capacity) of each document's record in the payload */
   size_t label_capacity;
 };

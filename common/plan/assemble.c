@@ -1,10 +1,8 @@
 /* From a planned window to tokens: the groups are read in the window's reading order, each piece of
- * a document is translated into its place, and the space up to the next piece is padded. */
+ * a document is translated, and the space up to the next piece is padded. */
 #include "common/plan/assemble.h"
 
 #include <string.h>
-
-#include "common/corpus/translate.h"
 
 size_t plm_assemble_bytes(const struct plm_plan *plan, const struct plm_window *window)
 {
@@ -24,72 +22,65 @@ static void assemble_fill(void *tokens, uint32_t token_bytes, uint64_t at, uint6
   for (uint64_t i = 0; i < count; i++) wide[i] = id;
 }
 
-/* Writes one piece at token `at`, and padding up to token `end`. residues: all residues of the
- * piece's document. */
-static void write_piece(const struct plm_translator *translator,
-                        const struct plm_chunk_document *piece, const uint8_t *residues,
-                        void *tokens, uint64_t at, uint64_t end)
+uint32_t plm_assemble_piece(const struct plm_assembly *assembly,
+                            const struct plm_translator *translator, uint32_t i,
+                            const uint8_t *residues, void *tokens)
 {
   const struct plm_tokenizer *tokenizer = translator->tokenizer;
+  const struct plm_window *window = assembly->window;
+  const struct plm_window_place place = window->places[i];
+  const struct plm_chunk_document *piece = &window->documents[place.document];
   const uint32_t token_bytes = tokenizer->token_bytes;
   const uint64_t begin = plm_piece_begin(piece);
   const bool has_cls = begin == 0;
   const bool has_eos = begin + piece->tokens == (uint64_t)piece->residues + 2;
-  const uint64_t count = piece->tokens - (uint64_t)has_cls - (uint64_t)has_eos;
+  const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
+  const uint32_t end = last ? plm_plan_parameters(assembly->plan)->max_length : piece[1].start;
+  const uint32_t count = piece->tokens - (uint32_t)has_cls - (uint32_t)has_eos;
+  PLM_ASSERT(piece->start + piece->tokens <= end);
+  uint64_t at = 0;
   if (has_cls) assemble_fill(tokens, token_bytes, at++, 1, tokenizer->cls);
   translator->residues(translator, residues + piece->offset, count,
                        (uint8_t *)tokens + at * token_bytes);
   at += count;
   if (has_eos) assemble_fill(tokens, token_bytes, at++, 1, tokenizer->eos);
-  assemble_fill(tokens, token_bytes, at, end - at, tokenizer->pad);
+  if (piece->start + at < end)
+    assemble_fill(tokens, token_bytes, at, end - piece->start - at, tokenizer->pad);
+  return end - piece->start;
 }
 
-/* The token of assembly->tokens where a chunk begins. */
-static uint64_t chunk_begin(const struct plm_assembly *assembly, uint32_t chunk)
+/* Writes a piece to its place in the window's tokens. */
+static void write_piece(const struct plm_assembly *assembly,
+                        const struct plm_translator *translator, uint32_t i,
+                        const uint8_t *residues)
 {
-  if (assembly->chunk_at != NULL) return assembly->chunk_at[chunk];
-  return (uint64_t)chunk * plm_plan_parameters(assembly->plan)->max_length;
+  const struct plm_window_place place = assembly->window->places[i];
+  const uint64_t at = (uint64_t)place.chunk * plm_plan_parameters(assembly->plan)->max_length +
+                      assembly->window->documents[place.document].start;
+  (void)plm_assemble_piece(assembly, translator, i, residues,
+                           (uint8_t *)assembly->tokens + at * translator->tokenizer->token_bytes);
 }
 
-/* The pieces of a group are at random places in the window's tables and in its tokens, so they are
- * rarely in a cache. This prefetches the tokens of a piece that comes soon, and the table entry of
- * one that comes later. (always_inline: gcc removes calls to a function that only prefetches,
- * because it considers that function free of side effects.) */
-__attribute__((always_inline)) static inline void
-look_ahead(const struct plm_assembly *assembly, uint32_t i, uint32_t end, uint32_t token_bytes)
-{
-  enum { TABLE_AHEAD = 16, TOKENS_AHEAD = 8, LINE = 64, BYTES_AHEAD = 8 * LINE };
-  const struct plm_window *window = assembly->window;
-  if (i + TABLE_AHEAD < end)
-    __builtin_prefetch(&window->documents[window->places[i + TABLE_AHEAD].document]);
-  if (i + TOKENS_AHEAD >= end) return;
-  const struct plm_window_place place = window->places[i + TOKENS_AHEAD];
-  const struct plm_chunk_document *piece = &window->documents[place.document];
-  const uint64_t begin = chunk_begin(assembly, place.chunk) + piece->start;
-  const uint8_t *at = (const uint8_t *)assembly->tokens + begin * token_bytes;
-  const uint64_t bytes = (uint64_t)piece->tokens * token_bytes;
-  for (uint64_t byte = 0; byte < bytes && byte < BYTES_AHEAD; byte += LINE)
-    __builtin_prefetch(at + byte, 1);
-}
-
-/* Writes all pieces of the group at window->groups[slot], whose documents' lengths and residues are
+/* Takes all pieces of the group at window->groups[slot], whose documents' lengths and residues are
  * given. */
-static plm_status assemble_write_group(const struct plm_translator *translator,
-                                       const struct plm_assembly *assembly, uint32_t slot,
-                                       const uint32_t *lengths, const uint8_t *residues,
-                                       size_t size, struct plm_error *error)
+static plm_status take_group(const struct plm_translator *translator,
+                             const struct plm_assembly *assembly, uint32_t slot,
+                             const uint32_t *lengths, const uint8_t *residues, size_t size,
+                             struct plm_error *error)
 {
+  enum { AHEAD = 16 };
   const struct plm_window *window = assembly->window;
-  const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
   const uint32_t end = window->group_begin[slot + 1];
   const uint64_t first = window->groups[slot] * PLM_GROUP_DOCUMENTS;
   uint64_t document = first, from = 0;
   for (uint32_t i = window->group_begin[slot]; i < end; i++) {
-    look_ahead(assembly, i, end, translator->tokenizer->token_bytes);
     const struct plm_window_place place = window->places[i];
     const struct plm_chunk_document *piece = &window->documents[place.document];
-    /* What plm_plan_window has laid out: ascending within a group, and inside of a chunk. */
-    PLM_ASSERT(document <= piece->number && piece->start + piece->tokens <= max_length);
+    /* The pieces of a group are at random places in the table, so they are rarely in a cache. */
+    if (i + AHEAD < window->document_count)
+      __builtin_prefetch(&window->documents[window->places[i + AHEAD].document]);
+    /* What plm_plan_window has laid out: ascending within a group. */
+    PLM_ASSERT(document <= piece->number);
     PLM_ASSERT(window->chunk_begin[place.chunk] <= place.document &&
                place.document < window->chunk_begin[place.chunk + 1]);
     while (document < piece->number) from += lengths[document++ - first];
@@ -98,12 +89,10 @@ static plm_status assemble_write_group(const struct plm_translator *translator,
                            "group %llu holds %zu residues, fewer than the lengths of its documents "
                            "add up to",
                            (unsigned long long)window->groups[slot], size);
-    const uint64_t begin = chunk_begin(assembly, place.chunk);
-    const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
-    write_piece(translator, piece, residues + from, assembly->tokens, begin + piece->start,
-                begin + (last ? max_length : piece[1].start));
-    if (assembly->piece != NULL && piece->tokens != (uint64_t)piece->residues + 2)
-      PLM_TRY(assembly->piece(assembly->piece_context, place, residues + from, error));
+    if (assembly->take == NULL)
+      write_piece(assembly, translator, i, residues + from);
+    else
+      PLM_TRY(assembly->take(assembly->context, i, residues + from, error));
   }
   return PLM_OK;
 }
@@ -124,7 +113,7 @@ plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
         plm_corpus_group(cursor, assembly->split, window->groups[slot], &residues, &size, error));
     PLM_TRY(
         plm_corpus_group_lengths(cursor, assembly->split, window->groups[slot], &lengths, error));
-    PLM_TRY(assemble_write_group(&translator, assembly, slot, lengths, residues, size, error));
+    PLM_TRY(take_group(&translator, assembly, slot, lengths, residues, size, error));
   }
   return PLM_OK;
 }

@@ -1,5 +1,5 @@
 /* The tokens of a planned window, from the corpus. Each group of documents is decompressed once,
- * and its residues are written directly to their places in the chunks. */
+ * and its documents go directly to their places in the chunks. */
 #ifndef PLM_COMMON_PLAN_ASSEMBLE_H
 #define PLM_COMMON_PLAN_ASSEMBLE_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/corpus/corpus.h"
+#include "common/corpus/translate.h"
 #include "common/plan/plan.h"
 
 /* The size of the window's tokens: chunks * max_length tokens of one byte (esm) or two (byte). */
@@ -19,27 +20,27 @@ plm_status plm_assemble_window(struct plm_corpus_cursor *cursor, enum plm_split 
                                const struct plm_plan *plan, const struct plm_window *window,
                                void *tokens, struct plm_error *error);
 
-/* A window to assemble, and the memory for its tokens. */
+/* A window to assemble. */
 struct plm_assembly {
   enum plm_split split;
   const struct plm_plan *plan; /* of this split */
   const struct plm_window *window;
-  void *tokens;             /* uint8 or uint16 */
-  const uint64_t *chunk_at; /* the token of `tokens` where each chunk begins, so that a caller can
-                               leave room between chunks; NULL: chunk c begins at c * max_length */
-  /* Called for each piece that is not a whole document: `piece` is its place in the window, and
-   * residues are those of the whole document. Pieces of one document come one after another. NULL:
-   * nobody. */
-  plm_status (*piece)(void *context, struct plm_window_place piece, const uint8_t *residues,
-                      struct plm_error *error);
-  void *piece_context;
+  void *tokens; /* of the window, if there is no `take` */
+  /* Called for each document or piece, number i of window->places; residues are those of the whole
+   * document. Pieces of one document come one after another. NULL: all are written to `tokens`. */
+  plm_status (*take)(void *context, uint32_t i, const uint8_t *residues, struct plm_error *error);
+  void *context;
 };
 
-/* Writes the part of the window that comes from the groups window->groups[first .. first + count).
- * Different groups write to different bytes, so several threads, each with its own cursor, may
- * share a window. Errors are those of plm_assemble_window. */
+/* Takes the part of the window that comes from the groups window->groups[first .. first + count).
+ * Errors are those of plm_assemble_window and `take`. */
 plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
                                const struct plm_assembly *assembly, uint32_t first, uint32_t count,
                                struct plm_error *error);
+/* Writes a document or piece that `take` got, and then <pad> up to the next one or the end of its
+ * chunk. Returns the number of tokens. */
+uint32_t plm_assemble_piece(const struct plm_assembly *assembly,
+                            const struct plm_translator *translator, uint32_t i,
+                            const uint8_t *residues, void *tokens);
 
 #endif

@@ -92,7 +92,7 @@ static uint8_t *put(uint8_t *at, const uint8_t *bytes, size_t size)
 
 void plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
                              const struct plm_chunk_document *document, const void *residues,
-                             const struct plm_proof_tree *tree, struct plm_data_evidence *at)
+                             const struct plm_proof_tree *tree, struct plm_data_evidence *to)
 {
   const uint8_t *tokens = residues;
   const size_t token_bytes = tokenizer->token_bytes;
@@ -101,12 +101,14 @@ void plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
   plm_data_piece(document, &piece);
   PLM_ASSERT(!piece.whole);
   if (piece.begin == piece.end) return;
-  at->tokens = put(at->tokens, tokens + (piece.begin - piece.before) * token_bytes,
-                   piece.before * token_bytes);
-  at->tokens = put(at->tokens, tokens + piece.end * token_bytes, piece.after * token_bytes);
+  plm_token_bits_pack(tokenizer, tokens + (piece.begin - piece.before) * token_bytes, to->at,
+                      piece.before, to->chunk);
+  to->at += piece.before;
+  plm_token_bits_pack(tokenizer, tokens + piece.end * token_bytes, to->at, piece.after, to->chunk);
+  to->at += piece.after;
   const size_t nodes = plm_proof_tree_path(tree, piece.block_begin, piece.block_end, path);
   PLM_ASSERT(nodes == piece.path);
-  for (size_t i = 0; i < nodes; i++) at->path = put(at->path, path[i].hash, sizeof path[i].hash);
+  for (size_t i = 0; i < nodes; i++) to->path = put(to->path, path[i].hash, sizeof path[i].hash);
 }
 
 /* ---- checking ----------------------------------------------------------------------------- */

@@ -54,15 +54,18 @@ uint64_t plm_data_labels_at(const struct plm_tokenizer *tokenizer, uint32_t max_
 /* Bytes of the greatest chunk of a plan, without label records, at most PLM_WIRE_DATA_LIMIT. */
 size_t plm_data_chunk_most(const struct plm_plan_parameters *plan);
 
-/* Where the next piece's evidence goes: its tokens, not packed yet, and its path. */
+/* Where the next piece's evidence goes: its tokens, from number `at` of the chunk on, and its path.
+ */
 struct plm_data_evidence {
-  uint8_t *tokens, *path;
+  uint8_t *chunk;
+  size_t at;
+  uint8_t *path;
 };
-/* Writes what proves a piece, and moves `at` behind it. residues: token ids of the whole document;
+/* Writes what proves a piece, and moves `to` behind it. residues: token ids of the whole document;
  * tree: over its blocks. Not for a whole document. */
 void plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
                              const struct plm_chunk_document *document, const void *residues,
-                             const struct plm_proof_tree *tree, struct plm_data_evidence *at);
+                             const struct plm_proof_tree *tree, struct plm_data_evidence *to);
 
 /* What a consumer knows of chunks that it asked for. */
 struct plm_data_known {

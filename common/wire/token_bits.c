@@ -1,5 +1,6 @@
 /* Packing eight ids of 5 bits into 5 bytes, by steps that join neighbours: 8 times 5 bits become 4
- * times 10, 2 times 20 and once 40. With AVX-512 VBMI, 64 ids are packed at once. */
+ * times 10, 2 times 20 and once 40. With AVX-512 VBMI, 64 ids are packed at once. A group of eight
+ * that begins before the first of the tokens, or ends after the last, is packed one by one. */
 #include "common/wire/token_bits.h"
 
 #include <endian.h>
@@ -32,13 +33,20 @@ static uint64_t unpack_eight(uint64_t x)
   return (x & UINT64_C(0x001f001f001f001f)) | (x & UINT64_C(0x03e003e003e003e0)) << 3;
 }
 
-/* Packs up to eight ids, of which `bytes` receives only the bytes that they need. */
-static void pack_some(const uint8_t *ids, size_t count, uint8_t *bytes)
+/* Writes the low `count` bits of x at bit `at` of the bytes. */
+static void put_bits(uint64_t x, size_t at, size_t count, uint8_t *bytes)
+{
+  uint64_t own = ((UINT64_C(1) << count) - 1) << at;
+  x = x << at & own;
+  for (; own != 0; own >>= 8, x >>= 8, bytes++) *bytes = (uint8_t)((*bytes & ~own) | x);
+}
+
+/* Up to eight ids, as many as there are of `count`. */
+static uint64_t load_ids(const uint8_t *ids, size_t count)
 {
   uint64_t x = 0;
-  memcpy(&x, ids, count);
-  x = pack_eight(x);
-  memcpy(bytes, &x, (count * BITS + 7) / 8);
+  memcpy(&x, ids, count < EIGHT ? count : EIGHT);
+  return x;
 }
 
 static void unpack_some(const uint8_t *bytes, size_t count, uint8_t *ids)
@@ -86,20 +94,22 @@ VBMI static size_t unpack_many(const uint8_t *bytes, size_t count, uint8_t *ids)
   return done;
 }
 
-VBMI static size_t pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
+VBMI static void pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
 {
   const __m512i gather = _mm512_loadu_si512(gather_places);
   const __m512i pairs = _mm512_set1_epi16(0x2001), fours = _mm512_set1_epi32(0x04000001);
-  size_t done = 0;
-  for (; done + MANY <= count; done += MANY, bytes += MANY_BYTES) {
-    __m512i x = _mm512_and_si512(_mm512_loadu_si512(ids + done), _mm512_set1_epi8(0x1f));
+  for (size_t done = 0; done < count; done += MANY, bytes += MANY_BYTES) {
+    const size_t left = count - done < MANY ? count - done : MANY;
+    const __mmask64 there = ~(__mmask64)0 >> (MANY - left);
+    __m512i x = _mm512_maskz_loadu_epi8(there, ids + done);
+    x = _mm512_and_si512(x, _mm512_set1_epi8(0x1f));
     x = _mm512_maddubs_epi16(x, pairs); /* times 1 and 32 */
     x = _mm512_madd_epi16(x, fours);    /* times 1 and 1024 */
     const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(x, 32), 20);
     x = _mm512_or_si512(_mm512_and_si512(x, _mm512_set1_epi64(0xfffff)), high);
-    _mm512_mask_storeu_epi8(bytes, MANY_MASK, _mm512_permutexvar_epi8(gather, x));
+    _mm512_mask_storeu_epi8(bytes, ~(__mmask64)0 >> (MANY - left / EIGHT * BITS),
+                            _mm512_permutexvar_epi8(gather, x));
   }
-  return done;
 }
 #else
 static bool has_vbmi(void)
@@ -113,10 +123,9 @@ static size_t unpack_many(const uint8_t *bytes, size_t count, uint8_t *ids)
   return 0;
 }
 
-static size_t pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
+static void pack_many(const uint8_t *ids, size_t count, uint8_t *bytes)
 {
   (void)ids, (void)count, (void)bytes;
-  return 0;
 }
 #endif
 
@@ -138,17 +147,41 @@ size_t plm_token_bits_size(const struct plm_tokenizer *tokenizer, size_t count)
   return tokenizer->token_bytes == 1 ? (count * BITS + 7) / 8 : 2 * count;
 }
 
-void plm_token_bits_pack(const struct plm_tokenizer *tokenizer, const void *tokens, size_t count,
-                         uint8_t *bytes)
+void plm_token_bits_pack(const struct plm_tokenizer *tokenizer, const void *tokens, size_t at,
+                         size_t count, uint8_t *bytes)
 {
   const uint8_t *ids = tokens;
   if (tokenizer->token_bytes != 1) {
-    memcpy(bytes, tokens, 2 * count);
+    memcpy(bytes + 2 * at, tokens, 2 * count);
     return;
   }
-  size_t i = many_at_once() ? pack_many(ids, count, bytes) : 0;
-  for (; i + EIGHT <= count; i += EIGHT) pack_some(ids + i, EIGHT, bytes + i / EIGHT * BITS);
-  if (i < count) pack_some(ids + i, count - i, bytes + i / EIGHT * BITS);
+  const size_t before = at % EIGHT, last = count < EIGHT ? count : EIGHT;
+  const uint64_t last_ids = load_ids(ids + count - last, last);
+  bytes += at / EIGHT * BITS;
+  if (before > 0) {
+    const size_t head = count < EIGHT - before ? count : EIGHT - before;
+    put_bits(pack_eight(load_ids(ids, count)), BITS * before, BITS * head, bytes);
+    ids += head;
+    count -= head;
+    bytes += BITS;
+  }
+  const size_t groups = count / EIGHT, tail = count % EIGHT;
+  /* Before the whole groups: what is read soon after it was written near by comes late. */
+  if (tail > 0)
+    put_bits(pack_eight(last_ids >> 8 * (last - tail)), 0, BITS * tail, bytes + groups * BITS);
+  if (many_at_once()) {
+    pack_many(ids, groups * EIGHT, bytes);
+    return;
+  }
+  for (size_t group = 0; group < groups; group++, ids += EIGHT, bytes += BITS) {
+    const uint64_t x = pack_eight(load_ids(ids, EIGHT));
+    memcpy(bytes, &x, BITS);
+  }
+}
+
+void plm_token_bits_begin(const struct plm_tokenizer *tokenizer, size_t count, uint8_t *bytes)
+{
+  if (tokenizer->token_bytes == 1 && count * BITS % 8 != 0) bytes[count * BITS / 8] = 0;
 }
 
 void plm_token_bits_unpack(const struct plm_tokenizer *tokenizer, const uint8_t *bytes,

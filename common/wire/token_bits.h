@@ -13,9 +13,12 @@
 
 /* Bytes of `count` tokens. */
 size_t plm_token_bits_size(const struct plm_tokenizer *tokenizer, size_t count);
-/* Packs `count` tokens of tokenizer->token_bytes, whose ids must fit. */
-void plm_token_bits_pack(const struct plm_tokenizer *tokenizer, const void *tokens, size_t count,
-                         uint8_t *bytes);
+/* Packs `count` tokens of tokenizer->token_bytes, whose ids must fit, as those from number `at` on.
+ * No bits of other tokens change, so that they may be packed in any order. */
+void plm_token_bits_pack(const struct plm_tokenizer *tokenizer, const void *tokens, size_t at,
+                         size_t count, uint8_t *bytes);
+/* Clears the bits after the last of `count` tokens, before any of them is packed. */
+void plm_token_bits_begin(const struct plm_tokenizer *tokenizer, size_t count, uint8_t *bytes);
 /* Unpacks `count` tokens. */
 void plm_token_bits_unpack(const struct plm_tokenizer *tokenizer, const uint8_t *bytes,
                            size_t count, void *tokens);

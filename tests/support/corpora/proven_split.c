@@ -224,15 +224,17 @@ uint8_t *proven_split_chunks(const struct proven_split *made, const struct plm_w
   uint8_t *payload = must(malloc(offset[window->chunks] + 1));
   for (uint32_t c = 0; c < window->chunks; c++) {
     const uint64_t count = plm_data_extent(max_length, window, c).tokens;
-    uint8_t *tokens = must(malloc(count * tokenizer->token_bytes));
-    struct plm_data_evidence evidence = {
-        .tokens = tokens + (size_t)max_length * tokenizer->token_bytes,
-        .path = payload + offset[c] + plm_token_bits_size(tokenizer, count)};
+    uint8_t *tokens = must(malloc((size_t)max_length * tokenizer->token_bytes));
+    struct plm_data_evidence evidence = {.chunk = payload + offset[c],
+                                         .at = max_length,
+                                         .path = payload + offset[c] +
+                                                 plm_token_bits_size(tokenizer, count)};
+    plm_token_bits_begin(tokenizer, count, payload + offset[c]);
     for (uint32_t i = 0; i < max_length; i++) put_token(tokenizer, tokens, i, tokenizer->pad);
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
       put_document(made, &window->documents[i], tokens, &evidence);
-    PLM_ASSERT(evidence.tokens == tokens + count * tokenizer->token_bytes);
-    plm_token_bits_pack(tokenizer, tokens, count, payload + offset[c]);
+    PLM_ASSERT(evidence.at == count);
+    plm_token_bits_pack(tokenizer, tokens, 0, max_length, payload + offset[c]);
     uint8_t *end =
         made->schema == NULL ? evidence.path : put_labels(made, window, c, evidence.path);
     PLM_ASSERT(end == payload + offset[c + 1]);
