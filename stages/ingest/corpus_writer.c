@@ -3,6 +3,7 @@
 #include "common/base/alloc.h"
 #include "common/base/process/cgroup.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,10 @@ static const char *split_path(const char *path, char parent[PLM_PATH_SIZE])
 static plm_status check_target(const char *directory, bool force, struct plm_error *error)
 {
   struct stat information;
-  if (lstat(directory, &information) != 0) return PLM_OK;
+  if (lstat(directory, &information) != 0)
+    return errno == ENOENT || errno == ENOTDIR
+               ? PLM_OK
+               : plm_error_errno(error, "cannot stat %s", directory);
   char description[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(description, directory, PLM_CORPUS_DESCRIPTION, error));
   bool corpus = false;

@@ -105,15 +105,24 @@ static plm_status prepare_apart(void *context, struct plm_error *error)
 static void each_failure_of_the_disk_is_an_error(void **state)
 {
   (void)state;
-  static const char *const unnoticed[] = {
-      "unlink */FAILED", "open */DONE", "read */DONE", "stat */logs", NULL};
-  static struct attempt attempts[] = {{PLM_RESUME_AUTO, true},
-                                      {PLM_RESUME_AUTO, false},
-                                      {PLM_RESUME_PATH, true},
-                                      {PLM_RESUME_NEVER, true}};
-  for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
-    failing_disk_try(prepare, &attempts[i], unnoticed);
-  failing_disk_try(prepare_apart, NULL, unnoticed);
+  /* A DONE that cannot be read does not hold, and a folder that cannot be seen has its own words.
+   */
+  static const char *const automatic[] = {"open */DONE",     "read */DONE", "read */DONE",
+                                          "unlink */FAILED", "stat */logs", NULL};
+  static const char *const path[] = {"unlink */FAILED", "stat */previous-1/checkpoints",
+                                     "stat */logs", NULL};
+  static const char *const never[] = {"unlink */FAILED", "stat */logs", NULL};
+  static const char *const apart[] = {"stat */logs", NULL};
+  static struct {
+    struct attempt attempt;
+    const char *const *unnoticed;
+  } rows[] = {{{PLM_RESUME_AUTO, true}, automatic},
+              {{PLM_RESUME_AUTO, false}, automatic},
+              {{PLM_RESUME_PATH, true}, path},
+              {{PLM_RESUME_NEVER, true}, never}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    failing_disk_try(prepare, &rows[i].attempt, rows[i].unnoticed);
+  failing_disk_try(prepare_apart, NULL, apart);
 }
 
 int main(void)
