@@ -8,7 +8,6 @@
 #include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
-#include "common/wire/security.h"
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/scratch.h"
 
@@ -20,24 +19,6 @@ static const char *new_run(void)
   plm_path_remove(scratch_path("disk"), NULL);
   failing_disk_resume(at);
   return run;
-}
-
-static plm_status make_keys(void *context, struct plm_error *error)
-{
-  char keys[PLM_PATH_SIZE], again[PLM_PATH_SIZE];
-  struct plm_keypair pair;
-  (void)context;
-  const char *run = new_run();
-  PLM_TRY(plm_run_keys(run, NULL, keys, error));
-  PLM_TRY(plm_keys_server(keys, &pair, error));
-  return plm_run_keys(run, NULL, again, error);
-}
-
-static void keys_are_made_or_it_is_said(void **state)
-{
-  (void)state;
-  failing_disk_try(make_keys, NULL, NULL);
-  failing_disk_interrupt(make_keys, NULL, NULL, 8);
 }
 
 static plm_status write_and_read(void *context, struct plm_error *error)
@@ -75,7 +56,6 @@ static void files_are_written_and_read_or_it_is_said(void **state)
 {
   (void)state;
   failing_disk_try(write_and_read, NULL, NULL);
-  failing_disk_interrupt(write_and_read, NULL, NULL, 20);
 }
 
 static plm_status lock_and_release(void *context, struct plm_error *error)
@@ -97,13 +77,11 @@ static void a_lock_is_taken_or_it_is_said(void **state)
 {
   (void)state;
   failing_disk_try(lock_and_release, NULL, NULL);
-  failing_disk_interrupt(lock_and_release, NULL, NULL, 2);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(keys_are_made_or_it_is_said),
       cmocka_unit_test(files_are_written_and_read_or_it_is_said),
       cmocka_unit_test(a_lock_is_taken_or_it_is_said),
   };
