@@ -283,6 +283,8 @@ static void fields_are_checked(void **state)
   expect(2, "",
          "plm-pipeline: \"trainr\" is not a stage; the stages are evaluator, trainer and packer\n",
          code);
+  assert_int_equal(COMMAND("metrics", "--run", run, "--set", "seed=1"), 2);
+  assert_non_null(strstr(command_err, "--set seed has no effect on metrics"));
   code = COMMAND("metrics", "trainer", "packer", "--run", run);
   expect(2, "", "plm-pipeline: unexpected argument \"packer\"\n", code);
 }
