@@ -68,7 +68,10 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
     plm_error_errno(error, "there are no logs in %s", logs->folder);
     return plm_error_hint(error, "start a run with `plm-pipeline up`, or name one with --run DIR");
   }
-  for (const struct dirent *item; (item = readdir(folder)) != NULL;) {
+  const struct dirent *item;
+  plm_status status;
+  while ((status = plm_directory_next(folder, logs->folder, &item, error)) == PLM_OK &&
+         item != NULL) {
     char name[64], path[PLM_PATH_SIZE];
     const size_t length = strlen(item->d_name);
     if (length < 5 || length > 60 || strcmp(item->d_name + length - 4, ".log") != 0) continue;
@@ -82,7 +85,7 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
   }
   closedir(folder);
   qsort(logs->list + before, logs->count - before, sizeof *logs->list, by_name);
-  return PLM_OK;
+  return status;
 }
 
 struct printing {
@@ -173,6 +176,8 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
     struct printing printing = {.logs = logs, .log = &logs->list[i]};
     plm_tail_flush(&logs->list[i].lines.tail, logs_print_line, &printing);
   }
+  for (size_t i = 0; i < logs->count; i++) /* in the last pass */
+    PLM_TRY(plm_tail_check(&logs->list[i].lines.tail, error));
   return PLM_OK;
 }
 

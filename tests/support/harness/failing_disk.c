@@ -181,6 +181,13 @@ static void try_in_pieces(failing_disk_work *work, void *context)
   if (status != PLM_OK) fail_msg("in pieces: status %d, \"%s\"", (int)status, error.what);
 }
 
+/* Whether a pattern that is not used up, or may match any number of calls, is that of the call. */
+static bool is_unnoticed(const char *pattern, bool used)
+{
+  const bool any = pattern[0] == '+';
+  return (any || !used) && fnmatch(pattern + any, failed, 0) == 0;
+}
+
 void failing_disk_try(failing_disk_work *work, void *context, const char *const *unnoticed)
 {
   static const char *const none[] = {NULL};
@@ -206,8 +213,7 @@ void failing_disk_try(failing_disk_work *work, void *context, const char *const 
     const bool said = status != PLM_OK && strstr(error.what, strerror(EIO)) != NULL;
     if (said) continue;
     size_t i = 0;
-    while (unnoticed[i] != NULL && ((used >> i & 1) != 0 || fnmatch(unnoticed[i], failed, 0) != 0))
-      i++;
+    while (unnoticed[i] != NULL && !is_unnoticed(unnoticed[i], (used >> i & 1) != 0)) i++;
     if (unnoticed[i] == NULL)
       fail_msg("%ld: %s: status %d, \"%s\"", at, failed, (int)status, error.what);
     used |= 1ul << i;
