@@ -14,6 +14,7 @@
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/failing_entries.h"
+#include "tests/support/harness/failing_lmdb.h"
 #include "tests/support/harness/scratch.h"
 
 enum { WORDS = 12 };
@@ -73,13 +74,15 @@ static int setup(void **state)
   assert_int_equal(plm_path_join(path, run, PLM_RUN_CHECKPOINTS, NULL), PLM_OK);
   for (uint64_t step = 0; step < 200; step += 100) whole_checkpoint_write(path, step);
   assert_int_equal(COMMAND("keys", keys, "--client", "packer"), 0);
+  failing_lmdb_reads = true;
   return chdir(scratch_directory());
 }
 
 static void each_failure_of_the_disk_is_said(void **state)
 {
   (void)state;
-  /* Whether something is there, who holds a lock, and what ended a run; a log is opened again. */
+  /* Whether something is there, who holds a lock, and what ended a run; a log is opened again, and
+   * a corpus is read ahead. `up --dry-run` also tells how long the run is, if it can. */
   static const struct row rows[] = {
       {{"checkpoints", run, "--json"}, {"+stat *", "+* */MANIFEST", "+* */pipeline.yaml"}, true},
       {{"checkpoints", run, "--verify"}, {"+stat *", "+* */pipeline.yaml"}, true},
@@ -91,19 +94,25 @@ static void each_failure_of_the_disk_is_said(void **state)
        {"+stat *", "+open *.lock", "open */FAILED", "open */DONE", "+* */checkpoints*"},
        false},
       {{"corpus", corpus}, {NULL}, false},
-      {{"corpus", corpus, "--verify"}, {NULL}, false},
-      {{"corpus", corpus, "--fasta"}, {NULL}, false},
-      {{"corpus", corpus, "--against", corpus}, {"stat *"}, false},
+      {{"corpus", corpus, "--verify"}, {"+mdb_get *"}, false},
+      {{"corpus", corpus, "--fasta"}, {"+mdb_get *"}, false},
+      {{"corpus", corpus, "--against", corpus}, {"stat *", "+mdb_get *"}, false},
       {{"logs", "--run", run}, {"+stat *", "+open *", "+pread *"}, false},
-      {{"trace", "--config", yaml, "--step", "1"}, {"+stat *"}, false},
+      {{"trace", "--config", yaml, "--step", "1"}, {"+stat *", "+mdb_get *"}, false},
       {{"validate", yaml}, {"+stat *"}, false},
       {{"config", "--run", run}, {NULL}, false},
       {{"k8s", yaml, "--image", "i", "--keys", keys, "--output", out},
        {"+stat *", "opendir *"},
        false},
+      {{"up", yaml, "--dry-run"},
+       {"+stat *", "open */DONE", "+* */corpus.json", "+* */data.mdb", "+mdb_* *"},
+       true},
+      {{"sweep", yaml, "--set", "seed=1,2", "--dry-run"}, {"+stat *", "+open */seed=*"}, true},
+      {{"push", "name/model", "--folder", model, "--dry-run"}, {"+stat *"}, true},
+      {{"slurm", yaml}, {"+stat *"}, true},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    assert_int_equal(command_case(rows[i].words), 0);
+    if (command_case(rows[i].words) != 0) fail_msg("%s", command_err);
     assert_true(snprintf(expected, sizeof expected, "%s", command_out) < (int)sizeof expected);
     failing_disk_try(call, (void *)&rows[i], rows[i].unnoticed);
   }

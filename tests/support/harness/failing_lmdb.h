@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <lmdb.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 #include "common/base/status.h"
 #include "tests/support/harness/failing_disk.h"
@@ -44,15 +45,18 @@ FAILING_LMDB(mdb_cursor_open, (MDB_txn * txn, MDB_dbi dbi, MDB_cursor **cursor),
 FAILING_LMDB(mdb_cursor_get, (MDB_cursor * cursor, MDB_val *key, MDB_val *value, MDB_cursor_op op),
              (cursor, key, value, op))
 
-/* Not in an environment that is only read: a corpus is read by several threads, in any order. */
+static bool failing_lmdb_reads; /* set by the test: mdb_get fails also in a corpus that is read */
+
+/* In an environment that is only read, it fails only in the first thread: others come in any
+ * order. */
 int mdb_get(MDB_txn *txn, MDB_dbi dbi, MDB_val *key, MDB_val *value)
 {
   static int (*_Atomic libraries)(MDB_txn *, MDB_dbi, MDB_val *, MDB_val *);
   unsigned flags = 0;
   if (libraries == NULL) libraries = failing_lmdb_find("mdb_get");
   mdb_env_get_flags(mdb_txn_env(txn), &flags);
-  const bool written = (flags & MDB_RDONLY) == 0;
-  return written && failing_disk_fails("mdb_get", scratch_directory())
+  const bool counts = (flags & MDB_RDONLY) == 0 || (failing_lmdb_reads && gettid() == getpid());
+  return counts && failing_disk_fails("mdb_get", scratch_directory())
              ? EIO
              : libraries(txn, dbi, key, value);
 }
