@@ -72,8 +72,7 @@ void plm_close_feed(struct plm_trainer *trainer)
     plm_announcer_close(trainer->announcer);
   }
   plm_feed_run_close(trainer->feed_run);
-  if (trainer->feed == NULL) return;
-  plm_endpoint_remove(trainer->run, "feed");
+  if (trainer->feed != NULL) plm_endpoint_remove(trainer->run, "feed");
   plm_feed_close(trainer->feed);
   plm_corpus_paths_deinit(&trainer->corpora);
 }

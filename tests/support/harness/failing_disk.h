@@ -13,9 +13,9 @@ typedef plm_status failing_disk_work(void *context, struct plm_error *error);
  * Each attempt but the last has to end with an error whose message has the words for EIO, except
  * those that `unnoticed` lists up to a NULL (NULL: none), in which the work can do without the
  * call or says something else. Each is a pattern of one call and its path, such as "open *.lock",
- * in which * is any text, or after a + of any number of calls; all of them have to come, in any
- * order. At the end the work has to succeed once more while signals interrupt its reading and
- * writing, which come in pieces. */
+ * in which * is any text; all of them have to come, in any order. One such as "+read *.txt" is of
+ * any number of calls, or of none. At the end the work has to succeed once more while signals
+ * interrupt its reading and writing, which come in pieces. */
 void failing_disk_try(failing_disk_work *work, void *context, const char *const *unnoticed);
 
 /* Within the work: no call fails, or is counted, until failing_disk_resume. */
