@@ -344,7 +344,8 @@ static plm_status open_holding(struct server *server, uint32_t c, uint64_t packe
   holding->context.started_ms = plm_clock_ms();
   fill_hello(&holding->context.hello, options->corpora[c], packer_id);
   holding->links = plm_alloc_zeroed(PACKER_ENDPOINTS, sizeof *holding->links);
-  PLM_TRY(window_store_open(options->corpora[c], options->threads, &holding->context.store, error));
+  PLM_TRY(window_store_open(options->corpora[c], options->threads, STORE_REPLACED_MOST,
+                            &holding->context.store, error));
   for (uint32_t i = 0; i < options->endpoint_count; i++)
     (void)add_link(holding, options->endpoints[i], NULL, NULL);
   return PLM_OK;

@@ -19,7 +19,6 @@ enum {
   STORE_SPARE = 3,
   STORE_THREADS = 8
 };
-#define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* total bytes of all live buffers */
 /* Label records that were decompressed for a window's tables and wait for its chunks. */
 #define STORE_LABELS_LIMIT ((size_t)64 << 20)
 
@@ -61,7 +60,8 @@ struct window_store {
   unsigned asked_count, done_count, proofs_working;
   struct packed_window *spare;
   unsigned spare_count;
-  uint64_t alive_bytes;
+  uint64_t alive_bytes;   /* of the windows in slots, and of those that were replaced */
+  uint64_t replaced_most; /* bytes */
 };
 
 int window_store_wake(const struct window_store *store)
@@ -302,12 +302,22 @@ static struct store_window *find_place(struct window_store *store, const struct 
   return place;
 }
 
+/* Bytes of windows that no slot holds any more, but messages that are not sent yet. */
+static uint64_t replaced_bytes(const struct window_store *store)
+{
+  uint64_t held = 0;
+  for (int i = 0; i < STORE_WINDOWS; i++)
+    if (store->windows[i].packed != NULL) held += store->windows[i].packed->capacity;
+  PLM_ASSERT(held <= store->alive_bytes);
+  return store->alive_bytes - held;
+}
+
 /* Replaces what a slot holds, and tells a worker. The mutex is held; *old is to be released without
- * it. False: there is no slot, or too much memory is in use. */
+ * it. False: there is no slot, or too much memory waits to be sent. */
 static bool begin_window(struct window_store *store, struct store_window *place,
                          const struct store_window *window, struct packed_window **old)
 {
-  if (place == NULL || store->alive_bytes > STORE_ALIVE_LIMIT) return false;
+  if (place == NULL || replaced_bytes(store) > store->replaced_most) return false;
   PLM_ASSERT(place->state != WINDOW_MAKING && window->packed == NULL);
   *old = place->packed;
   *place = *window;
@@ -408,11 +418,12 @@ bool window_store_pop_proof(struct window_store *store, struct store_proof *done
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
+plm_status window_store_open(struct plm_corpus *corpus, unsigned threads, uint64_t replaced_most,
                              struct window_store **store, struct plm_error *error)
 {
   struct window_store *made = plm_alloc_zeroed(1, sizeof *made);
   made->corpus = corpus;
+  made->replaced_most = replaced_most;
   plm_corpus_share_labels(corpus, STORE_LABELS_LIMIT);
   pthread_mutex_init(&made->mutex, NULL);
   pthread_cond_init(&made->work, NULL);

@@ -19,8 +19,12 @@
 
 enum { STORE_WINDOWS = 3, STORE_PROOFS = 64, STORE_PLANS_HELD = 64 };
 
+#define STORE_REPLACED_MOST ((uint64_t)1 << 30)
+
 struct window_store;
-plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
+/* replaced_most: no window is made while windows that were replaced, but are still held by messages
+ * that wait to be sent, have more bytes. */
+plm_status window_store_open(struct plm_corpus *corpus, unsigned threads, uint64_t replaced_most,
                              struct window_store **store, struct plm_error *error);
 /* Call it after the ZeroMQ context is terminated. */
 void window_store_close(struct window_store *store);

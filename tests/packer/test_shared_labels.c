@@ -67,7 +67,7 @@ static void a_window_decompresses_each_frame_once(void **state)
   struct store_proof proof = {.bytes = NULL};
   struct plm_plan_parameters parameters = packers_options().plan;
   parameters.window_groups = GROUPS;
-  assert_int_equal(window_store_open(corpus, 2, &store, NULL), PLM_OK);
+  assert_int_equal(window_store_open(corpus, 2, STORE_REPLACED_MOST, &store, NULL), PLM_OK);
   struct store_plan *plan =
       window_store_plan(store, PLM_SPLIT_TRAIN, &parameters, plm_plan_hash(&parameters));
   const struct store_proof ask = {.plan = plan, .count = GROUPS};

@@ -120,7 +120,8 @@ void link_begin(struct link_scene *s)
                                        .host = "here",
                                        .tokenizer = s->parameters.tokenizer,
                                        .fingerprint = {1, 2}};
-  assert_int_equal(window_store_open(s->corpus, 1, &s->packer.store, &error), PLM_OK);
+  assert_int_equal(window_store_open(s->corpus, 1, STORE_REPLACED_MOST, &s->packer.store, &error),
+                   PLM_OK);
   assert_int_equal(
       plm_socket_open(s->packer.zmq, ZMQ_ROUTER, PLM_WIRE_DATA_LIMIT, &s->consumer, &error),
       PLM_OK);
