@@ -229,30 +229,9 @@ static void serve_a_ninth(int leaves)
   plm_http_close(http);
 }
 
-/* All of them are waiting when the first is accepted. */
-static void more_wait_than_are_served(void)
-{
-  enum { WAITING = PLM_HTTP_CLIENTS + 2 };
-  struct plm_http *http = open_http("127.0.0.1:0");
-  struct plm_text text = {0};
-  int waiting[WAITING];
-  for (int i = 0; i < WAITING; i++) {
-    waiting[i] = connect_to(http);
-    say(waiting[i], "GET /metrics\r\n\r\n");
-  }
-  for (int i = 0; i < WAITING; i++) {
-    read_all(http, waiting[i], &text);
-    assert_string_equal(text.data, OK_HEAD "plm_step 1\n");
-    close(waiting[i]);
-  }
-  plm_text_deinit(&text);
-  plm_http_close(http);
-}
-
 static void so_many_clients_at_once(void **state)
 {
   (void)state;
-  more_wait_than_are_served();
   for (int i = 0; i < PLM_HTTP_CLIENTS; i++) serve_a_ninth(i);
 }
 
