@@ -8,6 +8,7 @@
 #include "tests/support/harness/cmocka_all.h"
 
 static atomic_int left = -1; /* calls that succeed before one fails; -1: all do */
+static int rest;             /* of them, when the work said that it has succeeded */
 static char refused[40];     /* what the call that failed has said */
 static struct plm_ops true_ops;
 static plm_status (*wait_truly)(struct plm_collective *, struct plm_transfer *, struct plm_error *);
@@ -72,14 +73,20 @@ void refusals_of_ranks(struct plm_collective *collective)
   collective->wait = wait_for_ranks;
 }
 
+void refusals_end(void)
+{
+  rest = atomic_exchange(&left, -1);
+}
+
 int refusals_try(refusals_work *work, void *context)
 {
   for (int succeeded = 0;; succeeded++) {
     struct plm_error error = {0};
     refused[0] = '\0';
+    rest = -1;
     left = succeeded;
     const plm_status status = work(context, &error);
-    const int more = left;
+    const int more = left >= 0 ? left : rest;
     left = -1;
     if (status == PLM_OK && more >= 0) return succeeded;
     if (status != PLM_FAILURE || more >= 0 || strcmp(error.what, refused) != 0)

@@ -16,6 +16,10 @@ void refusals_of_ops(struct plm_ops *ops);
  * nobody else says what was lost. */
 void refusals_of_ranks(struct plm_collective *collective);
 
+/* Within the work, once it has succeeded: no call fails from here on, while it releases what it
+ * has. */
+void refusals_end(void);
+
 /* Repeats the work: first its first call fails, then the second one, until all succeed. Each
  * attempt but the last has to end with that call's error. Returns how many calls fail. */
 int refusals_try(refusals_work *work, void *context);
