@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/files/file.h"
 #include "common/base/log/log_file.h"
 #include "common/base/numbers/hash.h"
 
@@ -97,7 +98,7 @@ static bool still_there(struct plm_tail *tail, int file, const struct plm_tail_m
   const uint64_t known = mark->offset - tail->begin;
   tail->offset = mark->offset;
   tail->seen_size = known < PLM_TAIL_SEEN ? (size_t)known : PLM_TAIL_SEEN;
-  return pread(file, tail->seen, tail->seen_size, (off_t)(mark->offset - tail->seen_size)) ==
+  return plm_file_read_part(file, tail->seen, tail->seen_size, mark->offset - tail->seen_size) ==
              (ssize_t)tail->seen_size &&
          plm_hash64_bytes(tail->seen, tail->seen_size) == mark->hash;
 }
@@ -225,7 +226,7 @@ bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
     if (file < 0) return any;
     ssize_t size = 1;
     while (size > 0 && (limit_bytes == 0 || total < limit_bytes)) {
-      size = pread(file, part, sizeof part, (off_t)tail->offset);
+      size = plm_file_read_part(file, part, sizeof part, tail->offset);
       if (size < 0) tail->failure = errno;
       if (size <= 0) break;
       total += (size_t)size;
@@ -287,7 +288,7 @@ static uint64_t find_lines(int file, uint64_t from, size_t *lines)
   if (start <= from) return from;
   while (start > from && *lines > 0) {
     const size_t wanted = start - from < PART ? (size_t)(start - from) : PART;
-    if (pread(file, part, wanted, (off_t)(start - wanted)) != (ssize_t)wanted) break;
+    if (plm_file_read_part(file, part, wanted, start - wanted) != (ssize_t)wanted) break;
     for (size_t i = wanted; i-- > 0;) {
       /* No line begins after a newline at the end of the file. */
       if (part[i] != '\n' || start - wanted + i + 1 == size) continue;

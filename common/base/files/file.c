@@ -94,18 +94,27 @@ plm_status plm_file_open_unnamed(const char *folder, int *descriptor, struct plm
   return *descriptor >= 0 ? PLM_OK : plm_error_errno(error, "cannot write into folder %s", folder);
 }
 
-plm_status plm_file_read_at(int descriptor, void *bytes, size_t size, uint64_t offset,
-                            const char *path, struct plm_error *error)
+ssize_t plm_file_read_part(int descriptor, void *bytes, size_t size, uint64_t offset)
 {
-  for (size_t done = 0; done < size;) {
+  size_t done = 0;
+  while (done < size) {
     const ssize_t got =
         pread(descriptor, (char *)bytes + done, size - done, (off_t)(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
-    if (got == 0)
-      return plm_error_set(error, PLM_CORRUPT, "%s became shorter while it was read", path);
+    if (got < 0) return -1;
+    if (got == 0) break;
     done += (size_t)got;
   }
+  return (ssize_t)done;
+}
+
+plm_status plm_file_read_at(int descriptor, void *bytes, size_t size, uint64_t offset,
+                            const char *path, struct plm_error *error)
+{
+  const ssize_t got = plm_file_read_part(descriptor, bytes, size, offset);
+  if (got < 0) return plm_error_errno(error, "cannot read %s", path);
+  if ((size_t)got < size)
+    return plm_error_set(error, PLM_CORRUPT, "%s became shorter while it was read", path);
   return PLM_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/base/status.h"
 
@@ -23,6 +24,9 @@ plm_status plm_path_parent(char parent[PLM_PATH_SIZE], const char *path, struct 
 plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, size_t *size,
                          struct plm_error *error);
 
+/* Reads `size` bytes from `offset` on, fewer only if the file ends before. EINTR and short reads
+ * are handled. Returns how many, or -1 with errno. */
+ssize_t plm_file_read_part(int descriptor, void *bytes, size_t size, uint64_t offset);
 /* Reads `size` bytes from `offset` on, or fails: PLM_CORRUPT if the file ends before. EINTR and
  * short reads are handled. path is only used in errors. */
 plm_status plm_file_read_at(int descriptor, void *bytes, size_t size, uint64_t offset,

@@ -8,6 +8,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/files/descriptors.h"
+#include "common/base/files/file.h"
 #include "common/base/numbers/hash.h"
 #include "common/base/process/cgroup.h"
 #include "common/base/process/thread.h"
@@ -46,19 +47,10 @@ static uint8_t *bytes_of(const struct read_ahead *ahead, uint64_t part)
 
 static struct part read_part(const struct read_ahead *ahead, uint64_t number)
 {
-  struct part part = {.full = true};
-  while (part.size < PART) {
-    const ssize_t got = pread(ahead->descriptor, bytes_of(ahead, number) + part.size,
-                              PART - part.size, (off_t)(number * PART + part.size));
-    if (got == 0) break;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      part.error = errno;
-      break;
-    }
-    part.size += (size_t)got;
-  }
-  return part;
+  const ssize_t got =
+      plm_file_read_part(ahead->descriptor, bytes_of(ahead, number), PART, number * PART);
+  if (got < 0) return (struct part){.full = true, .error = errno};
+  return (struct part){.full = true, .size = (size_t)got};
 }
 
 static void *read_parts(void *context)
