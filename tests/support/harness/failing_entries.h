@@ -1,9 +1,10 @@
 /* For a test program whose disk fails (failing_disk.h): calls that look at, list, link or remove
- * entries of folders fail too, each in its turn. */
+ * entries of folders fail too, each in its turn, and fopen, which does not call open here. */
 #ifndef PLM_TESTS_SUPPORT_HARNESS_FAILING_ENTRIES_H
 #define PLM_TESTS_SUPPORT_HARNESS_FAILING_ENTRIES_H
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -22,6 +23,13 @@ int lstat(const char *path, struct stat *about)
 {
   return failing_disk_fails("lstat", path) ? -1
                                            : fstatat(AT_FDCWD, path, about, AT_SYMLINK_NOFOLLOW);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+  static FILE *(*_Atomic libraries)(const char *, const char *);
+  if (libraries == NULL) libraries = dlsym(RTLD_NEXT, "fopen");
+  return failing_disk_fails("fopen", path) ? NULL : libraries(path, mode);
 }
 
 int unlink(const char *path)

@@ -303,13 +303,15 @@ static plm_status forget(void *context, struct plm_error *error)
 static void each_failure_of_the_disk_is_an_error(void **state)
 {
   (void)state;
-  static const char *const folder[] = {"stat */previous-1/checkpoints",
-                                       NULL},        /* has its own words */
-      *const empty[] = {"rmdir */previous-1", NULL}; /* nothing is in it */
+  /* A folder that cannot be seen has words of its own, and a profile that cannot be read stays. An
+   * empty folder does no harm. */
+  static const char *const later[] = {"stat */previous-1/checkpoints", "fopen */profile.json",
+                                      NULL},
+                           *const empty[] = {"rmdir */previous-1", NULL};
   int not_begun = 0;
-  failing_disk_try(move_later_states, &not_begun, folder);
+  failing_disk_try(move_later_states, &not_begun, later);
   assert_true(not_begun >= 5);
-  failing_disk_try(finish_later_states, NULL, folder);
+  failing_disk_try(finish_later_states, NULL, later);
   failing_disk_try(move_all, NULL, NULL);
   failing_disk_try(forget, NULL, empty);
 }

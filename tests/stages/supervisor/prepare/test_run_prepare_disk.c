@@ -110,7 +110,7 @@ static void each_failure_of_the_disk_is_an_error(void **state)
   static const char *const automatic[] = {"open */DONE",     "read */DONE", "read */DONE",
                                           "unlink */FAILED", "stat */logs", NULL};
   static const char *const path[] = {"unlink */FAILED", "stat */previous-1/checkpoints",
-                                     "stat */logs", NULL};
+                                     "fopen */profile.json", "stat */logs", NULL};
   static const char *const never[] = {"unlink */FAILED", "stat */logs", NULL};
   static const char *const apart[] = {"stat */logs", NULL};
   static struct {
