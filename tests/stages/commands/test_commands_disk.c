@@ -20,7 +20,7 @@
 enum { WORDS = 12 };
 
 static char run[PLM_PATH_SIZE], corpus[PLM_PATH_SIZE], model[PLM_PATH_SIZE], yaml[PLM_PATH_SIZE],
-    out[PLM_PATH_SIZE], keys[PLM_PATH_SIZE], runs[PLM_PATH_SIZE];
+    out[PLM_PATH_SIZE], keys[PLM_PATH_SIZE], runs[PLM_PATH_SIZE], profiled[PLM_PATH_SIZE];
 
 struct row {
   const char *words[WORDS], *unnoticed[8];
@@ -37,6 +37,19 @@ static plm_status call(void *context, struct plm_error *error)
   snprintf(error->what, sizeof error->what, "%s", command_err);
   if (code == 0 && !row->less) assert_string_equal(command_out, expected);
   return code == 0 ? PLM_OK : PLM_FAILURE;
+}
+
+/* A run that has only a profile. */
+static void write_profile(void)
+{
+  static const char text[] =
+      "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":1,\"last_step\":1,\"ranks\":1},"
+      "\"traceEvents\":[\n{\"ph\":\"X\",\"name\":\"step 1\",\"cat\":\"step\",\"pid\":0,\"tid\":0,"
+      "\"ts\":0,\"dur\":5},\n]}\n";
+  char path[PLM_PATH_SIZE];
+  scratch_run(profiled);
+  assert_int_equal(plm_path_join(path, profiled, PLM_RUN_PROFILE, NULL), PLM_OK);
+  scratch_write(path, text, sizeof text - 1);
 }
 
 static void put(const char *name, const char *text)
@@ -74,6 +87,7 @@ static int setup(void **state)
   assert_int_equal(plm_path_join(path, run, PLM_RUN_CHECKPOINTS, NULL), PLM_OK);
   for (uint64_t step = 0; step < 200; step += 100) whole_checkpoint_write(path, step);
   assert_int_equal(COMMAND("keys", keys, "--client", "packer"), 0);
+  write_profile();
   failing_lmdb_reads = true;
   return chdir(scratch_directory());
 }
@@ -113,6 +127,7 @@ static void each_failure_of_the_disk_is_said(void **state)
       {{"sweep", yaml, "--set", "seed=1,2", "--dry-run"}, {"+stat *", "+open */seed=*"}, true},
       {{"push", "name/model", "--folder", model, "--dry-run"}, {"+stat *"}, true},
       {{"slurm", yaml}, {"+stat *"}, true},
+      {{"profile", profiled}, {"+stat *"}, false},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (command_case(rows[i].words) != 0) fail_msg("%s", command_err);
