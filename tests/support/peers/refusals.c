@@ -73,9 +73,20 @@ void refusals_of_ranks(struct plm_collective *collective)
   collective->wait = wait_for_ranks;
 }
 
+int refusals_pause(void)
+{
+  return atomic_exchange(&left, -1);
+}
+
+void refusals_resume(int at)
+{
+  left = at;
+}
+
 void refusals_end(void)
 {
-  rest = atomic_exchange(&left, -1);
+  const int at = atomic_exchange(&left, -1);
+  if (rest < 0) rest = at;
 }
 
 int refusals_try(refusals_work *work, void *context)

@@ -16,6 +16,10 @@ void refusals_of_ops(struct plm_ops *ops);
  * nobody else says what was lost. */
 void refusals_of_ranks(struct plm_collective *collective);
 
+/* Within the work: no call fails, or is counted, until refusals_resume. */
+int refusals_pause(void);
+void refusals_resume(int at);
+
 /* Within the work, once it has succeeded: no call fails from here on, while it releases what it
  * has. */
 void refusals_end(void);
