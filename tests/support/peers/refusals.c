@@ -52,6 +52,12 @@ static plm_status wait_copies(struct plm_ops *ops, struct plm_error *error)
   return refuses() ? refuse("a copy", error) : true_ops.wait_copies(ops, error);
 }
 
+static plm_status export_algorithms(struct plm_ops *ops, char **text, struct plm_error *error)
+{
+  return refuses() ? refuse("a list of algorithms", error)
+                   : true_ops.export_algorithms(ops, text, error);
+}
+
 void refusals_of_ops(struct plm_ops *ops)
 {
   true_ops = *ops;
@@ -59,6 +65,7 @@ void refusals_of_ops(struct plm_ops *ops)
   ops->allocate_host = allocate_host;
   ops->synchronize = synchronize;
   ops->wait_copies = wait_copies;
+  if (ops->export_algorithms != NULL) ops->export_algorithms = export_algorithms;
 }
 
 static plm_status wait_for_ranks(struct plm_collective *collective, struct plm_transfer *transfer,

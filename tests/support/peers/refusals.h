@@ -8,8 +8,8 @@
 /* Work that begins anew each time, and releases everything. */
 typedef plm_status refusals_work(void *context, struct plm_error *error);
 
-/* Within the work: from here on the calls of these operators count that allocate, synchronise or
- * wait for copies. The operators belong to the work, which closes them. */
+/* Within the work: from here on the calls of these operators count that allocate, synchronise,
+ * wait for copies or list algorithms. The operators belong to the work, which closes them. */
 void refusals_of_ops(struct plm_ops *ops);
 
 /* The same for waits of an exchange between ranks. Those after the one that fails succeed, so that
