@@ -18,12 +18,21 @@ void plm_keypair_wipe(struct plm_keypair *pair)
   explicit_bzero(pair, sizeof *pair);
 }
 
-/* Who can write to a folder of keys can admit himself, or put another consumer's key there. A
- * missing path is no error here: reading it is. */
+/* A missing path is no error here: reading it is. */
+static plm_status look_at(const char *path, struct stat *about, bool *exists,
+                          struct plm_error *error)
+{
+  *exists = stat(path, about) == 0;
+  return *exists || errno == ENOENT ? PLM_OK : plm_error_errno(error, "cannot stat %s", path);
+}
+
+/* Who can write to a folder of keys can admit himself, or put another consumer's key there. */
 static plm_status check_writers(const char *path, struct plm_error *error)
 {
   struct stat about;
-  if (stat(path, &about) != 0) return PLM_OK;
+  bool exists;
+  PLM_TRY(look_at(path, &about, &exists, error));
+  if (!exists) return PLM_OK;
   const uid_t self = geteuid();
   if (about.st_uid != self && about.st_uid != 0 && self != 0) {
     (void)plm_error_set(error, PLM_CONFIG, "these keys belong to another user (uid %u)",
@@ -47,7 +56,8 @@ static plm_status check_list(const char *directory, struct plm_error *error)
   PLM_TRY(check_writers(directory, error));
   PLM_TRY(check_writers(clients, error));
   DIR *folder = opendir(clients);
-  if (folder == NULL) return PLM_OK;
+  if (folder == NULL)
+    return errno == ENOENT ? PLM_OK : plm_error_errno(error, "cannot list %s", clients);
   plm_status status = PLM_OK;
   const struct dirent *entry;
   while (status == PLM_OK) {
@@ -102,8 +112,10 @@ static plm_status read_pair(const char *directory, const char *name, struct plm_
 {
   char path[PLM_PATH_SIZE];
   struct stat about;
+  bool exists;
   PLM_TRY(plm_path_join(path, directory, name, error));
-  if (stat(path, &about) == 0 && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  PLM_TRY(look_at(path, &about, &exists, error));
+  if (exists && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     (void)plm_error_set(error, PLM_CONFIG, "others can read this secret key (mode %03o)",
                         about.st_mode & 0777u);
     (void)plm_error_where(error, "%s", path);
@@ -115,7 +127,8 @@ static plm_status read_pair(const char *directory, const char *name, struct plm_
   return PLM_OK;
 }
 
-/* O_EXCL, because a key must never be overwritten. */
+/* O_EXCL, because a key must never be overwritten. A part of one is removed: it would have to be
+ * found and removed by hand before keys can be made. */
 static plm_status write_key(const char *path, const char *text, mode_t mode,
                             struct plm_error *error)
 {
@@ -127,6 +140,7 @@ static plm_status write_key(const char *path, const char *text, mode_t mode,
   if (fchmod(descriptor, mode) != 0 || fsync(descriptor) != 0)
     status = plm_error_errno(error, "cannot write %s", path);
   close(descriptor);
+  if (status != PLM_OK) (void)unlink(path);
   explicit_bzero(line, sizeof line);
   return status;
 }

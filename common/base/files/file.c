@@ -260,7 +260,10 @@ plm_status plm_directory_make(const char *path, struct plm_error *error)
     if (kept == '\0') break;
     *slash = kept;
   }
-  if (!plm_directory_exists(path))
+  struct stat made = {0};
+  if (stat(path, &made) != 0 && errno != ENOENT)
+    return plm_error_errno(error, "cannot stat %s", path);
+  if (!S_ISDIR(made.st_mode))
     return plm_error_set(error, PLM_EXISTS, "%s exists and is not a folder", path);
   return PLM_OK;
 }
