@@ -9,6 +9,7 @@
 #include "common/run/run.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/failing_disk.h"
+#include "tests/support/harness/failing_entries.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
@@ -95,7 +96,6 @@ static void each_failure_is_said(void **state)
   static const char *const unidentified[] = {"open *MANIFEST", "read *MANIFEST", "read *MANIFEST",
                                              NULL};
   (void)state;
-  failing_disk_look(true);
   failing_disk_try(verify, NULL, NULL);
   failing_disk_try(find_newest, NULL, skipped);
   failing_disk_try(find_unevaluated, NULL, unidentified);
