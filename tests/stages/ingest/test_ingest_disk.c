@@ -30,10 +30,9 @@ static uint64_t documents_of_corpus(void)
 
 /* What no corpus needs: the size of the input for its progress, leftovers of others, and a lock.
  * The last two have words of their own. */
-#define UNNOTICED                                                                          \
-  "stat */in.fasta", "stat */in.fasta", "opendir */parent", "readdir */parent",            \
-      "readdir */parent", "readdir */parent", "open */corpus.tmp-*[0-9]", "stat */parent", \
-      "stat */build"
+#define UNNOTICED                                                                                 \
+  "+stat */in.*", "opendir */parent", "readdir */parent", "readdir */parent", "readdir */parent", \
+      "open */corpus.tmp-*[0-9]", "stat */parent", "stat */build"
 
 /* A new corpus, of which nothing is left if it is not complete. */
 static plm_status ingest_new(void *context, struct plm_error *error)
@@ -109,6 +108,29 @@ static void a_clustered_corpus_is_complete_or_nothing(void **state)
   failing_disk_try(ingest_new, &options, unnoticed);
 }
 
+/* With labels and splits from a table, which is read once for each column. */
+static void a_labelled_corpus_is_complete_or_nothing(void **state)
+{
+  (void)state;
+  static const char *const unnoticed[] = {UNNOTICED, NULL};
+  static const char *const scratch[] = {UNNOTICED, "stat */scratch", NULL};
+  static const char csv[] = "name,sequence,n,part\na,LAGVSERTIDPKQ,1.5,train\n"
+                            "b,LAGVSERTI,2.5,train\nc,NFYMHWCLAG,3.5,valid\n",
+                    lines[] = "a\ta\na\tb\nc\tc\n";
+  assert_int_equal(plm_path_remove(directory, NULL), PLM_OK);
+  snprintf(in, sizeof in, "%.199s", scratch_path("in.csv"));
+  scratch_write(in, csv, sizeof csv - 1);
+  scratch_write(clusters, lines, sizeof lines - 1);
+  struct plm_ingest_options options = options_for();
+  options.labels.columns = "n";
+  options.labels.split_column = "part";
+  failing_disk_try(ingest_new, &options, unnoticed);
+  options.labels.split_column = NULL;
+  options.clusters = clusters;
+  options.writer.clustered = true;
+  failing_disk_try(ingest_new, &options, scratch);
+}
+
 static int setup(void **state)
 {
   (void)state;
@@ -125,6 +147,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_corpus_is_replaced_by_a_complete_one),
       cmocka_unit_test(a_clustered_corpus_is_complete_or_nothing),
+      cmocka_unit_test(a_labelled_corpus_is_complete_or_nothing),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
