@@ -19,7 +19,9 @@
 /* These take the place of libc's functions in this program. */
 DIR *opendir(const char *path)
 {
-  return failing_disk_fails("opendir", path) ? NULL : fdopendir(openat(AT_FDCWD, path, O_DIRECTORY | O_CLOEXEC));
+  return failing_disk_fails("opendir", path)
+             ? NULL
+             : fdopendir(openat(AT_FDCWD, path, O_DIRECTORY | O_CLOEXEC));
 }
 
 int scandir(const char *path, struct dirent ***entries, int (*takes)(const struct dirent *),
