@@ -27,10 +27,19 @@ DIR *opendir(const char *path)
              : fdopendir(openat(AT_FDCWD, path, O_DIRECTORY | O_CLOEXEC));
 }
 
+static int checks = -1; /* that succeed before one does not; -1: all do */
+
+static plm_status check(void *context, struct plm_error *error)
+{
+  (void)context;
+  if (checks < 0 || checks-- > 0) return PLM_OK;
+  return plm_error_set(error, PLM_INTERRUPTED, "no more");
+}
+
 static plm_status read_and_measure(struct plm_ops *ops, struct plm_contacts_results *results,
                                    struct plm_error *error)
 {
-  const struct plm_contacts_request request = {.training = TRAINING};
+  const struct plm_contacts_request request = {.training = TRAINING, .check = check};
   struct plm_protein_folder folder;
   struct plm_inference *inference;
   PLM_TRY(plm_inference_open_trunk(model, NULL, ops, PLM_CONTACT_BATCH_TOKENS, &inference, NULL,
@@ -79,8 +88,27 @@ static void failures_of_memory_and_disk_are_said(void **state)
   failing_memory_try(measure, NULL, 60);
 }
 
+/* It is asked before each protein and each step of the fit whether it may go on. */
+static void it_ends_when_it_may_not_go_on(void **state)
+{
+  (void)state;
+  int asked = 0;
+  for (plm_status status = PLM_INTERRUPTED; status != PLM_OK; asked++) {
+    struct plm_error error = {0};
+    checks = asked;
+    status = measure(NULL, &error);
+    assert_int_equal(status == PLM_OK, checks >= 0); /* none has failed */
+    if (status == PLM_OK) break;
+    assert_int_equal(status, PLM_INTERRUPTED);
+    assert_string_equal(error.what, "no more");
+  }
+  checks = -1;
+  assert_true(asked > PROTEINS);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(failures_of_memory_and_disk_are_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(failures_of_memory_and_disk_are_said),
+                                     cmocka_unit_test(it_ends_when_it_may_not_go_on)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
