@@ -40,8 +40,8 @@ static void keys_are_complete_or_missing(void **state)
   (void)state;
   char run[PLM_PATH_SIZE];
   /* a client can do with the server's key */
-  static const char *const others[] = {"opendir */keys", "opendir */clients", "stat */run.pub",
-                                       NULL};
+  static const char *const others[] = {"opendir */keys", "opendir */clients", "+readdir *",
+                                       "stat */run.pub", NULL};
   scratch_run(run);
   failing_disk_try(make_keys, run, others);
 }

@@ -50,10 +50,12 @@ static plm_status make_keys(void *keys, struct plm_error *error)
 static plm_status complete_keys(void *keys, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
+  const long at = failing_disk_pause();
   snprintf(path, sizeof path, "%s/server.pub", (const char *)keys);
   assert_int_equal(unlink(path), 0);
   snprintf(path, sizeof path, "%s/clients/some.pub", (const char *)keys);
   assert_int_equal(unlink(path), 0);
+  failing_disk_resume(at);
   return write_keys(keys, error);
 }
 
@@ -72,8 +74,8 @@ static void a_failing_disk_is_said(void **state)
 {
   (void)state;
   /* there may be another folder or key that a client can use */
-  static const char *const others[] = {"opendir */keys", "opendir */clients", "stat */some.pub",
-                                       NULL};
+  static const char *const others[] = {"opendir */keys", "opendir */clients", "+readdir *",
+                                       "stat */some.pub", NULL};
   char keys[PLM_PATH_SIZE];
   snprintf(keys, sizeof keys, "%s", scratch_path("keys"));
   failing_disk_try(make_keys, keys, NULL);
