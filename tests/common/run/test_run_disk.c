@@ -1,4 +1,5 @@
-/* The files of a run on a disk that fails, and while signals come. */
+/* The files of a run on a disk that fails. Its keys: test_run_keys_disk.c; locks: test_lock_disk.c.
+ */
 #include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
@@ -58,32 +59,10 @@ static void files_are_written_and_read_or_it_is_said(void **state)
   failing_disk_try(write_and_read, NULL, NULL);
 }
 
-static plm_status lock_and_release(void *context, struct plm_error *error)
-{
-  const char *run = new_run();
-  struct plm_lock *lock;
-  struct plm_lock_holder holder;
-  (void)context;
-  PLM_TRY(plm_directory_make(run, error));
-  PLM_TRY(plm_lock_acquire(run, "trainer", &lock, error));
-  plm_status status = plm_lock_watch(lock, error);
-  if (status == PLM_OK) status = plm_lock_check(lock, error);
-  if (status == PLM_OK) status = plm_lock_holder(run, "trainer", &holder, error);
-  plm_lock_release(lock);
-  return status;
-}
-
-static void a_lock_is_taken_or_it_is_said(void **state)
-{
-  (void)state;
-  failing_disk_try(lock_and_release, NULL, NULL);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_are_written_and_read_or_it_is_said),
-      cmocka_unit_test(a_lock_is_taken_or_it_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,7 +113,7 @@ static void a_labelled_corpus_is_complete_or_nothing(void **state)
 {
   (void)state;
   static const char *const unnoticed[] = {UNNOTICED, NULL};
-  static const char *const scratch[] = {UNNOTICED, NULL};
+
   static const char csv[] = "name,sequence,n,part\na,LAGVSERTIDPKQ,1.5,train\n"
                             "b,LAGVSERTI,2.5,train\nc,NFYMHWCLAG,3.5,valid\n",
                     lines[] = "a\ta\na\tb\nc\tc\n";
@@ -128,7 +128,7 @@ static void a_labelled_corpus_is_complete_or_nothing(void **state)
   options.labels.split_column = NULL;
   options.clusters = clusters;
   options.writer.clustered = true;
-  failing_disk_try(ingest_new, &options, scratch);
+  failing_disk_try(ingest_new, &options, unnoticed);
 }
 
 static int setup(void **state)
