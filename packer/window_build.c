@@ -54,7 +54,7 @@ static plm_status reserve_bytes(uint8_t **memory, size_t *capacity, size_t bytes
   const size_t pages = (bytes + bytes / 8 + 4095) & ~(size_t)4095;
   *memory = malloc(pages);
   if (*memory == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %zu bytes", bytes);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu bytes of a window", bytes);
   *capacity = pages;
   return PLM_OK;
 }

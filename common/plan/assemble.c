@@ -35,9 +35,10 @@ uint32_t plm_assemble_piece(const struct plm_assembly *assembly,
   const bool has_cls = begin == 0;
   const bool has_eos = begin + piece->tokens == (uint64_t)piece->residues + 2;
   const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
-  const uint32_t end = last ? plm_plan_parameters(assembly->plan)->max_length : piece[1].start;
+  const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
+  const uint32_t end = last ? max_length : piece[1].start;
   const uint32_t count = piece->tokens - (uint32_t)has_cls - (uint32_t)has_eos;
-  PLM_ASSERT(piece->start + piece->tokens <= end);
+  PLM_ASSERT(piece->start + piece->tokens <= end && end <= max_length);
   uint64_t at = 0;
   if (has_cls) assemble_fill(tokens, token_bytes, at++, 1, tokenizer->cls);
   translator->residues(translator, residues + piece->offset, count,

@@ -1,6 +1,7 @@
 /* Packing eight ids of 5 bits into 5 bytes, by steps that join neighbours: 8 times 5 bits become 4
- * times 10, 2 times 20 and once 40. With AVX-512 VBMI, 64 ids are packed at once. A group of eight
- * that begins before the first of the tokens, or ends after the last, is packed one by one. */
+ * times 10, 2 times 20 and once 40. With AVX-512 VBMI, 64 ids are packed at once. Of a group of
+ * eight that begins before the first of the tokens, or ends after the last, the others' bits are
+ * kept. */
 #include "common/wire/token_bits.h"
 
 #include <endian.h>
@@ -166,7 +167,7 @@ void plm_token_bits_pack(const struct plm_tokenizer *tokenizer, const void *toke
     bytes += BITS;
   }
   const size_t groups = count / EIGHT, tail = count % EIGHT;
-  /* Before the whole groups: what is read soon after it was written near by comes late. */
+  /* Before the whole groups, because a load that overlaps a recent store waits for it. */
   if (tail > 0)
     put_bits(pack_eight(last_ids >> 8 * (last - tail)), 0, BITS * tail, bytes + groups * BITS);
   if (many_at_once()) {

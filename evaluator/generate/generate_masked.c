@@ -33,13 +33,13 @@ struct filling {
   struct plm_sampled sampled;
 };
 
-/* The most confident first, the lower position on a tie. No position is there twice. */
+/* The most confident first, the lower position on a tie. */
 static int by_confidence(const void *left, const void *right)
 {
   const struct filling *a = left, *b = right;
   if (a->sampled.probability != b->sampled.probability)
     return a->sampled.probability > b->sampled.probability ? -1 : 1;
-  return a->t < b->t ? -1 : 1;
+  return (a->t > b->t) - (a->t < b->t);
 }
 
 /* Lists the rows of all masks that are left, sequence by sequence, and returns their number. */

@@ -152,6 +152,14 @@ static bool is_running(const char *run)
   return plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK;
 }
 
+/* Whether all logs could be read in the last pass. */
+static plm_status check_logs(const struct logs *logs, struct plm_error *error)
+{
+  for (size_t i = 0; i < logs->count; i++)
+    PLM_TRY(plm_tail_check(&logs->list[i].lines.tail, error));
+  return PLM_OK;
+}
+
 static plm_status print_logs(const struct plm_command_context *context, const char *run,
                              struct logs *logs, long lines, struct plm_error *error)
 {
@@ -169,6 +177,7 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
     plm_log_time_now(now);
     PLM_TRY(find_logs(logs, context->arguments, -1, error));
     const bool any = print_new(logs, running ? now : NULL);
+    PLM_TRY(check_logs(logs, error));
     if (!running && !any) break;
     usleep(FOLLOW_US);
   }
@@ -176,9 +185,7 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
     struct printing printing = {.logs = logs, .log = &logs->list[i]};
     plm_tail_flush(&logs->list[i].lines.tail, logs_print_line, &printing);
   }
-  for (size_t i = 0; i < logs->count; i++) /* in the last pass */
-    PLM_TRY(plm_tail_check(&logs->list[i].lines.tail, error));
-  return PLM_OK;
+  return check_logs(logs, error);
 }
 
 static plm_status show_logs(const struct plm_command_context *context, struct plm_error *error)

@@ -261,7 +261,7 @@ plm_status plm_directory_make(const char *path, struct plm_error *error)
     *slash = kept;
   }
   struct stat made = {0};
-  if (stat(path, &made) != 0 && errno != ENOENT)
+  if (stat(path, &made) != 0 && errno != ENOENT && errno != ENOTDIR)
     return plm_error_errno(error, "cannot stat %s", path);
   if (!S_ISDIR(made.st_mode))
     return plm_error_set(error, PLM_EXISTS, "%s exists and is not a folder", path);

@@ -34,8 +34,7 @@ static const struct config_outcome masks[] = {
      "pipeline.yaml:2:28: trainer.freeze.blocks: 5, but the model has 4 blocks\n"},
     {"model: {architecture: x}\ntrainer: {freeze: {blocks: 99}}\n", "",
      "pipeline.yaml:1:23: model.architecture: expected transformer, unet, patch_unet, esm2 or "
-     "esmc, "
-     "found \"x\"\n"},
+     "esmc, found \"x\"\n"},
     {"model: {num_hidden_layers: x}\ntrainer: {freeze: {blocks: 99}}\n", "",
      "pipeline.yaml:1:28: model.num_hidden_layers: expected a whole number, found \"x\"\n"},
     {"model: {num_unet_layers: x}\ntrainer: {freeze: {blocks: 99}}\n", "",

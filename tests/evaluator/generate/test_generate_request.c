@@ -129,7 +129,6 @@ static void an_input_has_to_have_masks(void **state)
   refuses(CAUSAL, request, PLM_FORMAT, what, "");
 }
 
-/* Another name of the same file is found too. */
 /* A masked model cuts them; a prompt has to be whole. */
 static void only_with_max_length_sequences_are_cut(void **state)
 {
@@ -150,6 +149,7 @@ static void only_with_max_length_sequences_are_cut(void **state)
   assert_int_equal(plm_generate(&request, models[CAUSAL].inference.ops, &error), PLM_LIMIT);
 }
 
+/* Another name of the same file is found too. */
 static void the_output_is_not_the_input(void **state)
 {
   (void)state;

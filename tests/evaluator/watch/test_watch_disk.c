@@ -17,16 +17,6 @@
 #include "tests/support/harness/failing_disk.h"
 #include "tests/support/harness/scratch.h"
 
-/* Takes the place of libc's function: nothing is written through to the disk, which takes long. */
-int fsync(int file)
-{
-  char entry[32], path[PLM_PATH_SIZE];
-  snprintf(entry, sizeof entry, "/proc/self/fd/%d", file);
-  const ssize_t length = readlink(entry, path, sizeof path - 1);
-  path[length > 0 ? length : 0] = '\0';
-  return failing_disk_fails("fsync", path) ? -1 : 0;
-}
-
 static long held; /* once its endpoint is written, it has started */
 
 int rename(const char *from, const char *to)
@@ -61,9 +51,7 @@ static plm_status start(void *context, struct plm_error *error)
 static void whatever_fails_ends_the_start(void **state)
 {
   (void)state;
-  static const char *const signs_of_life[] = {
-      "open */pulse.evaluator.json.tmp", "ftruncate */pulse.evaluator.json.tmp",
-      "write */pulse.evaluator.json.tmp", "rename */pulse.evaluator.json.tmp", NULL};
+  static const char *const signs_of_life[] = {"+* */pulse.evaluator.json.tmp", NULL};
   char run[PLM_PATH_SIZE], yaml[PLM_PATH_SIZE + 300];
   struct plm_config config;
   struct plm_error error = {0};

@@ -105,6 +105,22 @@ static void logs_are_chosen_by_name(void **state)
   }
 }
 
+/* Also while it is followed. */
+static void a_log_that_cannot_be_read_is_an_error(void **state)
+{
+  char path[PLM_PATH_SIZE], expected[PLM_PATH_SIZE + 100];
+  (void)state;
+  write_log("packer.0.log", "p0\n");
+  assert_int_equal(plm_path_join(path, logs, "trainer.0.log", NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  snprintf(expected, sizeof expected, "plm-pipeline: cannot read %s: Is a directory\n", path);
+  for (int follow = 0; follow < 2; follow++) {
+    assert_int_equal(COMMAND("logs", "--run", run, follow ? "--follow" : NULL), 1);
+    assert_string_equal(command_err, expected);
+    assert_non_null(strstr(command_out, "p0\n"));
+  }
+}
+
 /* The names of logs end with .log, and have 5 to 60 bytes. */
 static void other_files_are_no_logs(void **state)
 {
@@ -158,6 +174,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(lines_are_merged_by_time, setup),
       cmocka_unit_test_setup(logs_are_chosen_by_name, setup),
+      cmocka_unit_test_setup(a_log_that_cannot_be_read_is_an_error, setup),
       cmocka_unit_test_setup(other_files_are_no_logs, setup),
       cmocka_unit_test_setup(one_log_alone_needs_no_name, setup),
       cmocka_unit_test_setup(without_logs_it_is_an_error, setup),

@@ -166,7 +166,7 @@ static void an_index_fails(void **state)
 static void a_corpus_fails(void **state)
 {
   (void)state;
-  try_all(make_corpus, 20, 3) /* the corpus that is verified reads ahead */;
+  try_all(make_corpus, 20, 3); /* the corpus that is verified reads ahead */
 }
 
 int main(void)

@@ -424,8 +424,6 @@ static void ends_are_told_in_words(void **state)
   }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 /* The memory ends behind the last place for a client. */
 static void places_for_clients_end_with_the_last_one(void **state)
 {
@@ -438,6 +436,8 @@ static void places_for_clients_end_with_the_last_one(void **state)
   requests_answer_end(requests, 0, "");
   free(requests);
 }
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {

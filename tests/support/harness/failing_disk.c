@@ -217,6 +217,7 @@ void failing_disk_try(failing_disk_work *work, void *context, const char *const 
     while (unnoticed[i] != NULL && !is_unnoticed(unnoticed[i], (used >> i & 1) != 0)) i++;
     if (unnoticed[i] == NULL)
       fail_msg("%ld: %s: status %d, \"%s\"", at, failed, (int)status, error.what);
+    assert_true(i < 64);
     used |= 1ul << i;
   }
 }

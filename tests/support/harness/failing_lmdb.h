@@ -64,7 +64,7 @@ int mdb_get(MDB_txn *txn, MDB_dbi dbi, MDB_val *key, MDB_val *value)
 /* A transaction that cannot be committed is gone. */
 int mdb_txn_commit(MDB_txn *txn)
 {
-  static int (*libraries)(MDB_txn *);
+  static int (*_Atomic libraries)(MDB_txn *);
   if (libraries == NULL) libraries = failing_lmdb_find("mdb_txn_commit");
   if (!failing_disk_fails("mdb_txn_commit", scratch_directory())) return libraries(txn);
   mdb_txn_abort(txn);

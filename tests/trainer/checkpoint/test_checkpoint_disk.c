@@ -34,16 +34,6 @@ int scandir(const char *path, struct dirent ***entries, int (*takes)(const struc
   return failing_disk_fails("scandir", path) ? -1 : truly(path, entries, takes, compare);
 }
 
-/* Nothing is written through to the disk, which takes long. */
-int fsync(int file)
-{
-  char entry[32], path[PLM_PATH_SIZE];
-  snprintf(entry, sizeof entry, "/proc/self/fd/%d", file);
-  const ssize_t length = readlink(entry, path, sizeof path - 1);
-  path[length > 0 ? length : 0] = '\0';
-  return failing_disk_fails("fsync", path) ? -1 : 0;
-}
-
 static long held_at; /* while a checkpoint that is in the way is verified: what fails then only says
                         that it does not verify */
 

@@ -112,6 +112,8 @@ static void a_file_is_looked_at(void **state)
   assert_false(exists);
   assert_int_equal(plm_directory_make(path, &error), PLM_EXISTS);
   assert_non_null(strstr(error.what, " exists and is not a folder"));
+  snprintf(through, sizeof through, "%.4000s/", path);
+  assert_int_equal(plm_directory_make(through, &error), PLM_EXISTS);
   assert_int_equal(plm_directory_make(below, &error), PLM_IO);
   assert_non_null(strstr(error.what, "cannot create folder "));
   snprintf(loop, sizeof loop, "%s", scratch_path("loop"));

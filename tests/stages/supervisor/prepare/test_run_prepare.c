@@ -478,6 +478,7 @@ int main(void)
       cmocka_unit_test(the_corpus_is_the_one_that_was_pinned),
       cmocka_unit_test(the_folder_is_prepared),
       cmocka_unit_test(earlier_state_is_moved_aside),
-      cmocka_unit_test(a_stage_apart_leaves_the_run_alone)};
+      cmocka_unit_test(a_stage_apart_leaves_the_run_alone),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
