@@ -26,8 +26,7 @@ static struct opened open_store(void)
   struct opened opened;
   assert_int_equal(
       plm_corpus_open(packers_corpus("corpus", 600, 3), &opening, &opened.corpus, &error), PLM_OK);
-  assert_int_equal(window_store_open(opened.corpus, 2, STORE_REPLACED_MOST, &opened.store, &error),
-                   PLM_OK);
+  assert_int_equal(window_store_open(opened.corpus, 2, 1 << 30, &opened.store, &error), PLM_OK);
   return opened;
 }
 
@@ -440,8 +439,7 @@ static void proofs_are_of_the_window(void **state)
   static const struct written_corpus of = {PLM_TOKENIZER_ESM, {56000, 0, 0}, 5, 3, false};
   struct plm_plan_parameters parameters = packers_options().plan;
   struct opened opened = {.corpus = written_corpus_open("many", &of)};
-  assert_int_equal(window_store_open(opened.corpus, 2, STORE_REPLACED_MOST, &opened.store, NULL),
-                   PLM_OK);
+  assert_int_equal(window_store_open(opened.corpus, 2, 1 << 30, &opened.store, NULL), PLM_OK);
   for (int clusters = 0; clusters < 2; clusters++) {
     parameters.sampling = clusters ? PLM_SAMPLING_CLUSTERS : PLM_SAMPLING_DOCUMENTS;
     parameters.window_groups = 40;
@@ -466,8 +464,7 @@ static void a_damaged_record_is_named(void **state)
   plm_corpus_close(opened.corpus);
   forged_corpus_cut_digests(scratch_path("cut"), 512);
   assert_int_equal(plm_corpus_open(scratch_path("cut"), NULL, &opened.corpus, NULL), PLM_OK);
-  assert_int_equal(window_store_open(opened.corpus, 1, STORE_REPLACED_MOST, &opened.store, NULL),
-                   PLM_OK);
+  assert_int_equal(window_store_open(opened.corpus, 1, 1 << 30, &opened.store, NULL), PLM_OK);
   struct plm_plan_parameters parameters = packers_options().plan;
   parameters.shuffle = false;
   struct store_plan *plan =
