@@ -51,7 +51,8 @@ static plm_status start(void *context, struct plm_error *error)
 static void whatever_fails_ends_the_start(void **state)
 {
   (void)state;
-  static const char *const signs_of_life[] = {"+* */pulse.evaluator.json.tmp", NULL};
+  static const char *const signs_of_life[] = {"+* */pulse.evaluator.json.tmp",
+                                              "+* */peers.evaluator.json.tmp", NULL};
   char run[PLM_PATH_SIZE], yaml[PLM_PATH_SIZE + 300];
   struct plm_config config;
   struct plm_error error = {0};
