@@ -86,7 +86,6 @@ static plm_status lay_out(struct packed_window *packed, const struct plm_window 
 struct window_pieces {
   const struct packed_window *packed;
   struct window_memory *memory;
-  const struct plm_assembly *assembly;
 };
 
 /* The chunks of a group's pieces are at random places, so they are rarely in a cache. This fetches
@@ -118,8 +117,8 @@ static plm_status pack_piece(void *context, uint32_t i, const uint8_t *residues,
   const struct plm_window_place place = memory->window.places[i];
   const struct plm_chunk_document *piece = &memory->window.documents[place.document];
   look_ahead(pieces, i);
-  const uint32_t count =
-      plm_assemble_piece(pieces->assembly, translator, i, residues, memory->piece);
+  const uint32_t count = plm_assemble_piece(&memory->window, pieces->packed->max_length, translator,
+                                            i, residues, memory->piece);
   plm_token_bits_pack(translator->tokenizer, memory->piece, piece->start, count,
                       pieces->packed->bytes + pieces->packed->offset[place.chunk]);
   if (piece->tokens == (uint64_t)piece->residues + 2) return PLM_OK;
@@ -194,7 +193,6 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   struct window_pieces pieces = {.packed = packed, .memory = memory};
   const struct plm_assembly assembly = {
       .split = split, .plan = plan, .window = window, .take = pack_piece, .context = &pieces};
-  pieces.assembly = &assembly;
   PLM_TRY(plm_assemble_groups(cursor, &assembly, 0, window->group_count, error));
   PLM_TRY(evidence_end(&memory->evidence, error));
   return packed->schema == NULL ? PLM_OK

@@ -65,13 +65,10 @@ static void number_text(double value, char text[40])
 void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40])
 {
   const double value = most ? setting->max : setting->min;
-  const bool long_whole = setting->type == PLM_SETTING_U64;
-  if (long_whole && value >= 0x1p64)
-    snprintf(text, 40, "%" PRIu64, UINT64_MAX); /* the nearest double is UINT64_MAX + 1 */
-  else if (long_whole)
-    snprintf(text, 40, "%" PRIu64, (uint64_t)value);
-  else
+  if (setting->type != PLM_SETTING_U64)
     number_text(value, text);
+  else /* the nearest double of UINT64_MAX is UINT64_MAX + 1 */
+    snprintf(text, 40, "%" PRIu64, value >= 0x1p64 ? UINT64_MAX : (uint64_t)value);
 }
 
 void plm_setting_print_number(struct plm_text *text, double value)

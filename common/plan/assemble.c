@@ -22,12 +22,11 @@ static void assemble_fill(void *tokens, uint32_t token_bytes, uint64_t at, uint6
   for (uint64_t i = 0; i < count; i++) wide[i] = id;
 }
 
-uint32_t plm_assemble_piece(const struct plm_assembly *assembly,
+uint32_t plm_assemble_piece(const struct plm_window *window, uint32_t max_length,
                             const struct plm_translator *translator, uint32_t i,
                             const uint8_t *residues, void *tokens)
 {
   const struct plm_tokenizer *tokenizer = translator->tokenizer;
-  const struct plm_window *window = assembly->window;
   const struct plm_window_place place = window->places[i];
   const struct plm_chunk_document *piece = &window->documents[place.document];
   const uint32_t token_bytes = tokenizer->token_bytes;
@@ -35,7 +34,6 @@ uint32_t plm_assemble_piece(const struct plm_assembly *assembly,
   const bool has_cls = begin == 0;
   const bool has_eos = begin + piece->tokens == (uint64_t)piece->residues + 2;
   const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
-  const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
   const uint32_t end = last ? max_length : piece[1].start;
   const uint32_t count = piece->tokens - (uint32_t)has_cls - (uint32_t)has_eos;
   PLM_ASSERT(piece->start + piece->tokens <= end && end <= max_length);
@@ -55,10 +53,11 @@ static void write_piece(const struct plm_assembly *assembly,
                         const struct plm_translator *translator, uint32_t i,
                         const uint8_t *residues)
 {
-  const struct plm_window_place place = assembly->window->places[i];
-  const uint64_t at = (uint64_t)place.chunk * plm_plan_parameters(assembly->plan)->max_length +
-                      assembly->window->documents[place.document].start;
-  (void)plm_assemble_piece(assembly, translator, i, residues,
+  const struct plm_window *window = assembly->window;
+  const struct plm_window_place place = window->places[i];
+  const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
+  const uint64_t at = (uint64_t)place.chunk * max_length + window->documents[place.document].start;
+  (void)plm_assemble_piece(window, max_length, translator, i, residues,
                            (uint8_t *)assembly->tokens + at * translator->tokenizer->token_bytes);
 }
 

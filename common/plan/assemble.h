@@ -37,9 +37,10 @@ struct plm_assembly {
 plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
                                const struct plm_assembly *assembly, uint32_t first, uint32_t count,
                                struct plm_error *error);
-/* Writes a document or piece that `take` got, and then <pad> up to the next one or the end of its
- * chunk. tokens: room for max_length tokens. Returns their number. */
-uint32_t plm_assemble_piece(const struct plm_assembly *assembly,
+/* Writes document or piece number i of window->places, and then <pad> up to the next one or the end
+ * of its chunk. residues: of the whole document; tokens: room for max_length of them. Returns their
+ * number. */
+uint32_t plm_assemble_piece(const struct plm_window *window, uint32_t max_length,
                             const struct plm_translator *translator, uint32_t i,
                             const uint8_t *residues, void *tokens);
 

@@ -18,20 +18,13 @@ void plm_keypair_wipe(struct plm_keypair *pair)
   explicit_bzero(pair, sizeof *pair);
 }
 
-/* A missing path is no error here: reading it is. */
-static plm_status look_at(const char *path, struct stat *about, bool *exists,
-                          struct plm_error *error)
-{
-  *exists = stat(path, about) == 0;
-  return *exists || errno == ENOENT ? PLM_OK : plm_error_errno(error, "cannot stat %s", path);
-}
-
-/* Who can write to a folder of keys can admit himself, or put another consumer's key there. */
+/* Who can write to a folder of keys can admit himself, or put another consumer's key there. A
+ * missing path is no error here: reading it is. */
 static plm_status check_writers(const char *path, struct plm_error *error)
 {
   struct stat about;
   bool exists;
-  PLM_TRY(look_at(path, &about, &exists, error));
+  PLM_TRY(plm_file_stat(path, &about, &exists, error));
   if (!exists) return PLM_OK;
   const uid_t self = geteuid();
   if (about.st_uid != self && about.st_uid != 0 && self != 0) {
@@ -114,7 +107,7 @@ static plm_status read_pair(const char *directory, const char *name, struct plm_
   struct stat about;
   bool exists;
   PLM_TRY(plm_path_join(path, directory, name, error));
-  PLM_TRY(look_at(path, &about, &exists, error));
+  PLM_TRY(plm_file_stat(path, &about, &exists, error));
   if (exists && (about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     (void)plm_error_set(error, PLM_CONFIG, "others can read this secret key (mode %03o)",
                         about.st_mode & 0777u);

@@ -260,10 +260,10 @@ plm_status plm_directory_make(const char *path, struct plm_error *error)
     if (kept == '\0') break;
     *slash = kept;
   }
-  struct stat made = {0};
-  if (stat(path, &made) != 0 && errno != ENOENT && errno != ENOTDIR)
-    return plm_error_errno(error, "cannot stat %s", path);
-  if (!S_ISDIR(made.st_mode))
+  struct stat made;
+  bool exists;
+  PLM_TRY(plm_file_stat(path, &made, &exists, error));
+  if (!exists || !S_ISDIR(made.st_mode))
     return plm_error_set(error, PLM_EXISTS, "%s exists and is not a folder", path);
   return PLM_OK;
 }
@@ -318,12 +318,18 @@ bool plm_file_exists(const char *path)
   return stat(path, &information) == 0;
 }
 
-plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error)
+plm_status plm_file_stat(const char *path, struct stat *about, bool *exists,
+                         struct plm_error *error)
 {
-  struct stat information;
-  *exists = stat(path, &information) == 0;
+  *exists = stat(path, about) == 0;
   if (*exists || errno == ENOENT || errno == ENOTDIR) return PLM_OK;
   return plm_error_errno(error, "cannot stat %s", path);
+}
+
+plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error)
+{
+  struct stat about;
+  return plm_file_stat(path, &about, exists, error);
 }
 
 double plm_file_age_s(const char *path)

@@ -88,6 +88,10 @@ bool plm_directory_exists(const char *path); /* or a link to a folder */
 /* The same if the answer decides what is written, removed or taken for the state of a run: an error
  * is not mistaken for a missing file. */
 plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error);
+/* The same. Fills *about if the file exists. */
+struct stat;
+plm_status plm_file_stat(const char *path, struct stat *about, bool *exists,
+                         struct plm_error *error);
 /* Size in bytes; PLM_NOT_FOUND, PLM_IO. */
 plm_status plm_file_size(const char *path, uint64_t *size, struct plm_error *error);
 /* Seconds since the file was last changed, with fractions, by the wall clock; 0 if that is in the

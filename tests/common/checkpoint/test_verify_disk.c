@@ -88,7 +88,7 @@ static void each_failure_is_said(void **state)
                                         "pread *.safetensors", "pread *.safetensors",
                                         "open *config.json",   "pread *config.json",
                                         "pread *config.json",  NULL};
-  /* one without its MANIFEST is compared by its step alone */
+  /* one without its MANIFEST is compared only by its step */
   static const char *const unidentified[] = {"open *MANIFEST", "read *MANIFEST", "read *MANIFEST",
                                              NULL};
   (void)state;
