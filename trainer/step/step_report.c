@@ -91,7 +91,7 @@ struct plm_metrics_file *plm_step_report_file(struct plm_step_report *report)
 
 static double memory_bytes(void) /* resident */
 {
-  long pages = 0;
+  long pages;
   FILE *file = fopen("/proc/self/statm", "re");
   if (file == NULL) return NAN;
   if (fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
