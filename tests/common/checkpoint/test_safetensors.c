@@ -317,9 +317,10 @@ static void truncations_are_found(void **state)
 static void missing_and_empty_files(void **state)
 {
   (void)state;
-  struct plm_safetensors *file;
+  struct plm_safetensors *file = (void *)state;
   struct plm_error error;
   assert_int_equal(plm_safetensors_open(scratch_path("absent"), &file, &error), PLM_NOT_FOUND);
+  assert_null(file);
   const char *path = scratch_path("empty");
   assert_int_equal(plm_file_write(path, "", 0, 0600, &error), PLM_OK);
   assert_int_equal(plm_safetensors_open(path, &file, &error), PLM_FORMAT);

@@ -186,18 +186,22 @@ static void later_inputs_win(void **state)
   struct plm_config config;
   const struct plm_config_override overrides[] = {{"trainer.ema", "0.5"},
                                                   {"evaluator.splits", "valid, test"},
+                                                  {"evaluator.sets", "[{name: b, corpus: y}]"},
                                                   {"trainer.schedule", "{name: linear}"},
                                                   {"run", "a#b: c"}};
-  const char text[] = "trainer: {steps: 5, ema: 0.1, max_skipped_steps: 7}\n";
+  const char text[] = "trainer: {steps: 5, ema: 0.1, max_skipped_steps: 7}\n"
+                      "evaluator: {sets: [{name: a, corpus: x}, {name: b, corpus: x}]}\n";
   setenv("PLM_TRAINER_STEPS", "6", 1);
   setenv("PLM_TRAINER_EMA", "0.2", 1);
   setenv("PLM_READY_FD", "not ours", 1);
   assert_int_equal(plm_file_write("pipeline.yaml", text, strlen(text), 0644, NULL), PLM_OK);
-  assert_int_equal(plm_config_load("pipeline.yaml", overrides, 4, &config, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_config_load("pipeline.yaml", overrides, 5, &config, NULL, NULL), PLM_OK);
   assert_int_equal(config.trainer.max_skipped_steps, 7);
   assert_int_equal(config.trainer.steps, 6);
   assert_true(config.trainer.ema == 0.5);
   assert_int_equal(config.evaluator.split_count, 2);
+  assert_int_equal(config.evaluator.set_count, 1);
+  assert_string_equal(config.evaluator.sets[0].name, "b");
   assert_int_equal(config.trainer.schedule.name, PLM_SCHEDULE_LINEAR);
   assert_string_equal(strrchr(config.run, '/'), "/a#b: c");
   const struct plm_setting *steps = plm_setting_find("trainer.steps");
@@ -271,6 +275,7 @@ static void settings_without_effect_are_named(void **state)
   (void)state;
   expect_advice("", NULL);
   expect_advice("trainer: {masking: {mask_rate: 0.3}}\n", NULL);
+  expect_advice("trainer: {schedule: {name: range_test, min_lr_fraction: 1e-6}}\n", NULL);
   expect_advice("trainer: {objective: masked_diffusion}\n", NULL);
   expect_advice("trainer: {objective: residues, labels: a}\n", NULL);
   expect_advice(

@@ -46,6 +46,9 @@ static void the_end_of_a_limit_is_proven(void **state)
   assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, &error),
                    PLM_CONFIG);
   assert_non_null(strstr(error.what, "too small for the first document"));
+  /* A split without documents is said to have none, whatever the limit is. */
+  assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TEST, &plan, &error),
+                   PLM_NOT_FOUND);
   parameters.token_limit = limit;
   free(lengths);
   corpus = reopen_changed(corpus, PLM_GROUP_DOCUMENTS);

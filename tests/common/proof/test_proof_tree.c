@@ -1,6 +1,7 @@
 /* Trees without the nodes of some range: they give the paths that do not need these. */
 #include "common/proof/proof.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/cases/proof_case.h"
@@ -86,12 +87,33 @@ static void a_tree_without_nodes_gives_no_other_path(void **state)
   plm_proof_tree_close(tree);
 }
 
+/* A node's place in the order of what its tree counts is the sum of all nodes before it. */
+static void a_place_is_the_sum_before_it(void **state)
+{
+  enum { MOST = 21 };
+  (void)state;
+  for (uint64_t count = 1; count <= MOST; count++) {
+    struct plm_proof_node *nodes = proof_case_nodes(PLM_PROOF_SUMS, count);
+    struct plm_proof_tree *tree;
+    uint64_t before = 0;
+    assert_int_equal(plm_proof_tree_open(PLM_PROOF_SUMS, nodes, count, &tree, NULL), PLM_OK);
+    assert_int_equal(plm_proof_tree_count(tree), count);
+    for (uint64_t i = 0; i < count; i++) {
+      assert_int_equal(plm_proof_tree_before(tree, i), before);
+      before += nodes[i].sum;
+    }
+    plm_proof_tree_close(tree);
+    free(nodes);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_tree_that_does_not_fit_is_refused),
       cmocka_unit_test(a_tree_without_nodes_has_their_path),
       cmocka_unit_test(a_tree_without_nodes_gives_no_other_path),
+      cmocka_unit_test(a_place_is_the_sum_before_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -401,6 +401,24 @@ static void rotated_files_come_first(void **state)
   assert_read("st|", true);
 }
 
+/* Reading begins with the oldest of all files that are kept. */
+static void the_last_file_that_is_kept_comes_first(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE], line[16];
+  struct plm_text wanted = {0};
+  snprintf(path, sizeof path, "%s", scratch_path("oldest.log"));
+  for (unsigned i = 0; i <= PLM_LOG_FILES_KEPT; i++) {
+    snprintf(line, sizeof line, "%u\n", i);
+    if (i > 0) rotate(path);
+    append(path, line);
+    plm_text_printf(&wanted, "%u|", i);
+  }
+  plm_tail_init(&tail, path, 0);
+  assert_read(wanted.data, true);
+  plm_text_deinit(&wanted);
+}
+
 static void the_end_is_a_place(void **state)
 {
   (void)state;
@@ -448,6 +466,7 @@ int main(void)
       cmocka_unit_test(a_file_that_cannot_be_read_is_an_error),
       cmocka_unit_test(lines_are_taken_one_by_one),
       cmocka_unit_test(rotated_files_come_first),
+      cmocka_unit_test(the_last_file_that_is_kept_comes_first),
       cmocka_unit_test(the_end_is_a_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

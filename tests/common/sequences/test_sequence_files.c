@@ -103,6 +103,22 @@ static void a_pipe_has_no_size(void **state)
   assert_int_equal(total, 0);
 }
 
+/* What stands behind a pipe or standard input is looked at as what stands before it. */
+static void a_missing_file_is_found_behind_a_pipe(void **state)
+{
+  (void)state;
+  const char *pipe = scratch_path("before");
+  const char *paths[] = {"-", pipe, scratch_path("missing.fasta")};
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  for (int first = 0; first < 2; first++) {
+    uint64_t total;
+    struct plm_error error = {0};
+    assert_int_equal(plm_sequence_files_check(paths + first, 3 - first, &total, &error),
+                     PLM_NOT_FOUND);
+    assert_non_null(strstr(error.what, "missing.fasta"));
+  }
+}
+
 static void files_without_a_good_record_are_errors(void **state)
 {
   (void)state;
@@ -193,6 +209,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(records_of_all_files_are_counted),
       cmocka_unit_test(a_pipe_has_no_size),
+      cmocka_unit_test(a_missing_file_is_found_behind_a_pipe),
       cmocka_unit_test(files_without_a_good_record_are_errors),
       cmocka_unit_test(errors_and_stop_signals_end_it),
       cmocka_unit_test(bad_records_are_shown_up_to_a_limit),

@@ -142,6 +142,8 @@ static void it_says_whether_it_has_converged(void **state)
     problem.steps = most[i];
     assert_int_equal(plm_sparse_logistic(&problem, weights, &intercept, &converged, NULL), PLM_OK);
     assert_int_equal(converged, most[i] == 100);
+    if (!converged) assert_int_equal(1000 - asked, most[i]); /* it asks once a step */
+    asked = 1000;
   }
   plm_pool_close(problem.pool);
 }

@@ -140,6 +140,12 @@ static void mistakes_are_listed(void **state)
   assert_string_equal(command_out, "[]\n");
   assert_int_equal(COMMAND("validate", "its.yaml", "more"), 2);
   assert_int_equal(COMMAND("validate", "its.yaml", "--set", "seed=x"), 2);
+  /* the schedule has to fit into the run, which other commands check later */
+  write_file("its.yaml", "trainer: {steps: 10, schedule: {warmup_steps: 10}}\n");
+  assert_int_equal(COMMAND("validate", "its.yaml"), 0);
+  write_file("its.yaml", "trainer: {steps: 10, schedule: {warmup_steps: 11}}\n");
+  assert_int_equal(COMMAND("validate", "its.yaml"), 2);
+  assert_non_null(strstr(command_err, "trainer.schedule.warmup_steps"));
 }
 
 /* What is not here may be made later; what is here has to fit. */
