@@ -11,6 +11,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "common/base/process/process_state.h"
+
 volatile int plm_stop_requested;
 
 static int told;         /* SIGINT or SIGTERM has come; atomic */
@@ -57,15 +59,10 @@ static void use_separate_stack(void)
 /* Also true for a process that its parent has not waited for. */
 static bool is_gone(pid_t pid)
 {
-  char path[64], text[512];
+  char state;
+  pid_t parent;
   if (kill(pid, 0) != 0) return errno == ESRCH;
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t size = file >= 0 ? read(file, text, sizeof text - 1) : 0;
-  if (file >= 0) close(file);
-  text[size > 0 ? size : 0] = '\0';
-  const char *name_end = strrchr(text, ')'); /* "PID (NAME) STATE": the name may hold anything */
-  return name_end != NULL && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
+  return plm_process_state(pid, &state, &parent) && (state == 'Z' || state == 'X');
 }
 
 void plm_stop_signals_install(void)

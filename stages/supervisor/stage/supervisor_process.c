@@ -17,6 +17,7 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/log/log_file.h"
+#include "common/base/process/process_state.h"
 #include "common/collective/collective.h"
 #include "common/run/stop.h"
 
@@ -144,34 +145,18 @@ struct entry {
   pid_t pid, parent;
 };
 
-static bool read_state(pid_t pid, char *state, int *parent)
-{
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  const ssize_t size = read(file, text, sizeof text - 1);
-  close(file);
-  if (size <= 0) return false;
-  text[size] = '\0';
-  /* "PID (NAME) STATE PARENT": the name may hold anything, so look for the last parenthesis */
-  const char *rest = strrchr(text, ')');
-  return rest != NULL && sscanf(rest + 1, " %c %d", state, parent) == 2;
-}
-
 bool plm_process_is_paused(pid_t pid)
 {
   char state;
-  int parent;
-  return pid > 0 && read_state(pid, &state, &parent) && state == 'T';
+  pid_t parent;
+  return pid > 0 && plm_process_state(pid, &state, &parent) && state == 'T';
 }
 
 static bool read_stat(pid_t pid, struct entry *entry)
 {
   char state;
-  int parent;
-  if (!read_state(pid, &state, &parent)) return false;
-  *entry = (struct entry){.pid = pid, .parent = parent};
+  if (!plm_process_state(pid, &state, &entry->parent)) return false;
+  entry->pid = pid;
   return state != 'Z' && state != 'X';
 }
 
