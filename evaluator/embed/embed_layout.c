@@ -170,10 +170,8 @@ struct tensors {
   uint64_t rows; /* of the preceding tensors */
 };
 
-static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
-                               struct plm_error *error)
+static void put_sequence(void *context, uint64_t number, uint32_t tokens)
 {
-  (void)error;
   struct tensors *tensors = context;
   const struct plm_embed_layout *layout = tensors->layout;
   const uint64_t rows = plm_embed_layout_rows_of(layout, tokens), side = side_of(layout, tokens);
@@ -187,7 +185,6 @@ static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
     snprintf(shape, sizeof shape, "%" PRIu32 ",%" PRIu32, tokens, layout->width);
   put_tensor(layout, tensors->sink, name, shape, tensors->rows, rows);
   tensors->rows += rows;
-  return PLM_OK;
 }
 
 static void put_metadata(struct sink *sink, const char *key, const char *value)
@@ -285,13 +282,11 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
   return PLM_OK;
 }
 
-static plm_status add_rows(void *context, uint64_t number, uint32_t tokens, struct plm_error *error)
+static void add_rows(void *context, uint64_t number, uint32_t tokens)
 {
   struct plm_embed_layout *layout = context;
   (void)number;
-  (void)error;
   layout->rows += plm_embed_layout_rows_of(layout, tokens);
-  return PLM_OK;
 }
 
 plm_status plm_embed_layout_compute(struct plm_embed_layout *layout,

@@ -124,9 +124,8 @@ static plm_status cannot_read(FILE *file, struct plm_error *error)
 }
 
 plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,
-                                          plm_status (*each)(void *context, uint64_t number,
-                                                             uint32_t tokens,
-                                                             struct plm_error *error),
+                                          void (*each)(void *context, uint64_t number,
+                                                       uint32_t tokens),
                                           void *context, struct plm_error *error)
 {
   rewind(spool->length_file);
@@ -134,7 +133,7 @@ plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,
     uint32_t length;
     if (fread(&length, sizeof length, 1, spool->length_file) != 1)
       return cannot_read(spool->length_file, error);
-    PLM_TRY(each(context, i, length, error));
+    each(context, i, length);
   }
   rewind(spool->length_file);
   return PLM_OK;

@@ -31,12 +31,11 @@ uint64_t plm_sequence_spool_tokens(const struct plm_sequence_spool *spool);
 /* XXH3-128 of all names, lengths and tokens, in their order. */
 struct plm_hash plm_sequence_spool_fingerprint(const struct plm_sequence_spool *spool);
 
-/* Call `take` with each length (in tokens), or with each name, from the first sequence on, until it
- * returns an error. A name is valid only during the call. */
+/* Call `each` with each length (in tokens), or with each name, from the first sequence on; with
+ * names until it returns an error. A name is valid only during the call. */
 plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,
-                                          plm_status (*each)(void *context, uint64_t number,
-                                                             uint32_t tokens,
-                                                             struct plm_error *error),
+                                          void (*each)(void *context, uint64_t number,
+                                                       uint32_t tokens),
                                           void *context, struct plm_error *error);
 plm_status plm_sequence_spool_each_name(struct plm_sequence_spool *spool,
                                         plm_status (*each)(void *context, uint64_t number,
