@@ -86,9 +86,9 @@ static unsigned type_of(const struct plm_setting *setting)
 static void put_setting(struct plm_message *start, const struct plm_setting *setting,
                         const struct plm_config *config)
 {
-  uint8_t bytes[2][SMALL_BYTES];
-  struct plm_message value = {.bytes = bytes[0], .capacity = SMALL_BYTES},
-                     entry = {.bytes = bytes[1], .capacity = SMALL_BYTES};
+  uint8_t of_value[SMALL_BYTES], of_entry[SMALL_BYTES];
+  struct plm_message value = {.bytes = of_value, .capacity = sizeof of_value},
+                     entry = {.bytes = of_entry, .capacity = sizeof of_entry};
   char *text = plm_setting_print(setting, config);
   const size_t length = strlen(text);
   const bool quoted = length >= 2 && text[0] == '"' && text[length - 1] == '"';
@@ -124,10 +124,10 @@ static void put_start(struct plm_message *start, const struct plm_config *config
 
 static void put_metric(struct plm_message *experiment, const char *subject, const char *metric)
 {
-  uint8_t bytes[2][SMALL_BYTES];
+  uint8_t of_name[SMALL_BYTES], of_info[SMALL_BYTES];
   char text[256];
-  struct plm_message name = {.bytes = bytes[0], .capacity = SMALL_BYTES},
-                     info = {.bytes = bytes[1], .capacity = SMALL_BYTES};
+  struct plm_message name = {.bytes = of_name, .capacity = sizeof of_name},
+                     info = {.bytes = of_info, .capacity = sizeof of_info};
   snprintf(text, sizeof text, "%s/%s", subject, metric);
   plm_message_string(&name, 2, text);
   plm_message_nested(&info, 1, &name);
