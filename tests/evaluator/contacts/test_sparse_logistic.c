@@ -99,6 +99,49 @@ static void the_subgradient_contains_0(void **state)
   assert_true(last > WIDTH / 2);
 }
 
+/* Two features, few rows and almost no penalty: some steps go too far, and the next ones have to
+ * make weights smaller. */
+static void small_problems(void **state)
+{
+  enum { FEW = 32, TWO = 2, PROBLEMS = 400 };
+  static const double strength = 30;
+  (void)state;
+  struct plm_sparse_problem problem = {
+      .columns = columns, .rows = FEW, .width = TWO, .labels = labels, .strength = strength};
+  problem.check = go_on;
+  assert_int_equal(plm_pool_open(1, &problem.pool, NULL), PLM_OK);
+  for (uint32_t p = 0; p < PROBLEMS; p++) {
+    double weights[TWO], intercept, slopes[TWO + 1] = {0};
+    uint32_t steps = 1000, count = 0;
+    bool converged = false;
+    for (uint32_t i = 0; i < FEW; i++) {
+      const uint32_t row = 1000 * (p + 1) + i;
+      columns[i] = (float)(10 * draw(row, 0));
+      columns[FEW + i] = columns[i] + (float)(2 * draw(row, 1));
+      labels[i] = (double)columns[i] + 4 * draw(row, 2) > 1.5;
+      count += labels[i];
+    }
+    if (count == 0 || count == FEW) continue;
+    problem.context = &steps;
+    assert_int_equal(plm_sparse_logistic(&problem, weights, &intercept, &converged, NULL), PLM_OK);
+    for (uint32_t i = 0; i < FEW; i++) {
+      const double f =
+          intercept + weights[0] * (double)columns[i] + weights[1] * (double)columns[FEW + i];
+      const double wrong = strength * (1 / (1 + exp(-f)) - labels[i]);
+      slopes[0] += wrong * (double)columns[i];
+      slopes[1] += wrong * (double)columns[FEW + i];
+      slopes[TWO] += wrong;
+    }
+    for (uint32_t j = 0; j < TWO; j++) {
+      const double off = weights[j] != 0 ? fabs(slopes[j] + (weights[j] > 0 ? 1 : -1))
+                                         : fmax(0, fabs(slopes[j]) - 1);
+      if (!(off < 1e-6)) fail_msg("problem %u, weight %u: %g", p, j, off);
+    }
+    if (!(fabs(slopes[TWO]) < 1e-6)) fail_msg("problem %u: %g", p, slopes[TWO]);
+  }
+  plm_pool_close(problem.pool);
+}
+
 static void threads_change_no_bit(void **state)
 {
   double one[WIDTH], other[WIDTH], intercepts[2];
@@ -152,6 +195,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_subgradient_contains_0),
+      cmocka_unit_test(small_problems),
       cmocka_unit_test(threads_change_no_bit),
       cmocka_unit_test(it_stops_when_it_is_told_to),
       cmocka_unit_test(it_says_whether_it_has_converged),
