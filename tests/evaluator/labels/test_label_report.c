@@ -74,7 +74,7 @@ static struct plm_label_result classes(void)
   for (int k = 0; k < PLM_MEASURES; k++)
     result.values[k] = k < PLM_MEASURES_OF_NUMBERS ? NAN : k / 10.0;
   result.values[PLM_MEASURE_AUROC] = NAN;
-  snprintf(result.reason, sizeof result.reason, "no class is met twice");
+  snprintf(result.reason, sizeof result.reason, "x"); /* however short */
   return result;
 }
 
@@ -106,7 +106,7 @@ static void lines(void **state)
   } cases[] = {
       {false,
        "{\"loss\":0.5,\"accuracy\":0.4,\"macro_f1\":0.5,\"mcc\":0.6,\"auroc\":null,\"labels\":30,"
-       "\"missing_labels\":4,\"unseen_labels\":2,\"reason\":\"no class is met twice\"}"},
+       "\"missing_labels\":4,\"unseen_labels\":2,\"reason\":\"x\"}"},
       {true,
        "{\"loss\":0.25,\"spearman\":0.5,\"pearson\":1.5,\"r2\":2.5,\"rmse\":3.5,\"labels\":50,"
        "\"missing_labels\":0,\"spearman_by_label\":{\"Tm\":1.5,\"half-life\":2.5},"
@@ -159,8 +159,7 @@ static void words(void **state)
   struct plm_text text = {0};
   struct plm_label_result result = classes();
   plm_label_report_words(&result, &text);
-  assert_string_equal(text.data, "loss 0.5000, accuracy 0.4000, macro_f1 0.5000, mcc 0.6000; no "
-                                 "class is met twice");
+  assert_string_equal(text.data, "loss 0.5000, accuracy 0.4000, macro_f1 0.5000, mcc 0.6000; x");
   plm_text_clear(&text);
   result = numbers();
   plm_label_report_words(&result, &text);
@@ -186,7 +185,7 @@ static void printed(void **state)
                       "unseen       2 labels of classes that were not in training\n"
                       "loss         0.500000\n"
                       "measures     accuracy 0.4000   macro_f1 0.5000   mcc 0.6000   auroc -\n"
-                      "reason       no class is met twice\n");
+                      "reason       x\n");
   result = numbers();
   result.loss = NAN;
   captured_begin(STDOUT_FILENO);

@@ -89,6 +89,12 @@ static void warnings(void **state)
   labels[1] = 0;
   warns(&table, &items, "");
   table.folds = 0;
+  labels[0] = 1; /* the first item is the only one of its class that is fitted */
+  labels[2] = 0;
+  labels[3] = 1;
+  warns(&table, &items, "");
+  labels[0] = 0;
+  labels[2] = labels[3] = 2;
   table.parts[PLM_PART_TEST] = 0; /* now the validation part is tested */
   parts[2] = parts[3] = PLM_PART_TRAIN;
   labels[1] = 1;
