@@ -197,6 +197,36 @@ static void room_is_taken_first(void **state)
   }
 }
 
+static int writing_fails; /* errno of all calls; 0: they succeed */
+
+ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t at)
+{
+  errno = writing_fails;
+  return errno != 0 ? -1 : syscall(SYS_pwrite64, descriptor, bytes, size, at);
+}
+
+/* Rows that cannot be written: what a file has so far is kept, but not what waits for a stream. */
+static void rows_that_cannot_be_written(void **state)
+{
+  (void)state;
+  static const char kept[] = "finished work is kept; free some space";
+  char partial[240];
+  struct plm_error error;
+  snprintf(partial, sizeof partial, "cannot write %s.partial", out);
+  for (int stream = 0; stream < 2; stream++)
+    for (int full = 0; full < 2; full++) {
+      struct plm_embed_request request = request_of(PLM_EMBED_POOLED, "mean", NULL);
+      request.of.fresh = true;
+      request.of.json = false;
+      if (stream) request.of.output = "-";
+      writing_fails = full ? ENOSPC : EIO;
+      embed(&request, false, full ? PLM_NO_SPACE : PLM_IO, &error);
+      writing_fails = 0;
+      assert_non_null(strstr(error.what, stream ? "cannot write a temporary file in " : partial));
+      assert_int_equal(strncmp(error.hint, kept, strlen(kept)) == 0, full && !stream);
+    }
+}
+
 /* Begun with one request, continued with another one. */
 static void refuses(const struct plm_embed_request *first, const struct plm_embed_request *second,
                     const char *what)
@@ -238,6 +268,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(a_stopped_run_continues_with_the_same_bytes),
       TEST(room_is_taken_first),
+      TEST(rows_that_cannot_be_written),
       TEST(other_options_are_refused_and_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
