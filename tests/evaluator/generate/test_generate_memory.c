@@ -49,7 +49,7 @@ static plm_status generate(void *context, struct plm_error *error)
   return status;
 }
 
-static void generates(enum plm_objective objective, const char *text)
+static void generates(enum plm_objective objective, const char *text, uint32_t max_length)
 {
   char folder[200], in[200], out[200], trace[200];
   struct task task = {.request = {.checkpoint = folder,
@@ -59,6 +59,7 @@ static void generates(enum plm_objective objective, const char *text)
                                   .temperature = 1,
                                   .top_p = 1,
                                   .seed = 3,
+                                  .max_length = max_length,
                                   .count = 3}};
   struct inference_case c;
   snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
@@ -79,8 +80,8 @@ static void generates(enum plm_objective objective, const char *text)
 static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
-  generates(PLM_OBJECTIVE_MLM, ">b\nSERTIDPK\n>a\nLA__V\n");
-  generates(PLM_OBJECTIVE_CAUSAL, ">a\nLAV\n>b\nSERTIDPK\n");
+  generates(PLM_OBJECTIVE_MLM, ">b\nSERTIDPK\n>a\nLA__V\n", 0);
+  generates(PLM_OBJECTIVE_CAUSAL, ">a\nLAV\n>b\nSERTIDPK\n", 40); /* longer than trained */
 }
 
 int main(void)
