@@ -181,6 +181,8 @@ static void sequences(void **state)
     refused(program, "in --checkpoint C --output - --json", "--json");
     refused(program, "in --checkpoint C --output o --batch-tokens 0", "must be 1 to 4194304");
     refused(program, "in --checkpoint C --output o --batch-tokens 4194305", "must be 1 to 4194304");
+    refused(program, "in --checkpoint C --output o --batch-tokens some",
+            "\"--batch-tokens\" needs a whole number, not \"some\"");
     refused(program, "in --checkpoint C --output o --max-length 0", "--max-length 0 is not");
     refused(program, "in --checkpoint C --output o --gaps some",
             "--gaps must be remove or keep, not \"some\"");
