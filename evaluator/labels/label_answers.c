@@ -317,7 +317,8 @@ static plm_status measure_classes(const struct plm_label_answers *answers, const
   return status;
 }
 
-/* Column k: what is known of it, in the units of the corpus. Returns how many. */
+/* Column k: what is known of it, in the units of the corpus, but from the mean on, which no measure
+ * depends on. Returns how many. */
 static size_t list_column(const struct plm_label_answers *answers, const size_t *order, uint32_t k,
                           double *predicted, double *truth, double *loss)
 {
@@ -328,8 +329,8 @@ static size_t list_column(const struct plm_label_answers *answers, const size_t 
     const double label = (double)answers->truth[at], value = (double)answers->values[at];
     if (isnan(label)) continue;
     *loss += (value - label) * (value - label);
-    predicted[known] = value * choice->deviation[k] + choice->mean[k];
-    truth[known++] = label * choice->deviation[k] + choice->mean[k];
+    predicted[known] = value * choice->deviation[k];
+    truth[known++] = label * choice->deviation[k];
   }
   return known;
 }

@@ -374,21 +374,60 @@ static void reasons_are_given(void **state)
 
 /* ---- several columns ------------------------------------------------------------------------- */
 
-/* Two columns of numbers; or two classes that may both be true. */
+static void near(double got, double expected)
+{
+  if (!(fabs(got - expected) <= 1e-12 * (1 + fabs(expected))))
+    fail_msg("%.17g is not %.17g", got, expected);
+}
+
+/* The errors of the first column are 1, 1 and 1 of its deviations, those of the second 0, 0 and 1.
+ */
+static void check_numbers(const struct plm_label_result *result)
+{
+  const double spearman[] = {1, sqrt(3) / 2}, r2[] = {1 - 3 / (14.0 / 3), 0.5},
+               rmse[] = {2, 4 * sqrt(1.0 / 3)};
+  near(result->loss, 4.0 / 6);
+  for (uint32_t k = 0; k < 2; k++) {
+    near(result->columns[k].values[PLM_MEASURE_SPEARMAN], spearman[k]);
+    near(result->columns[k].values[PLM_MEASURE_R2], r2[k]);
+    near(result->columns[k].values[PLM_MEASURE_RMSE], rmse[k]);
+    assert_true(isnan(result->columns[k].values[PLM_MEASURE_ACCURACY]));
+  }
+  near(result->values[PLM_MEASURE_SPEARMAN], (spearman[0] + spearman[1]) / 2);
+  near(result->values[PLM_MEASURE_R2], (r2[0] + r2[1]) / 2);
+  near(result->values[PLM_MEASURE_RMSE], (rmse[0] + rmse[1]) / 2);
+}
+
+/* The first class is always right, and the second one twice. */
+static void check_classes(const struct plm_label_result *result)
+{
+  double loss = 0;
+  for (int i = 0; i < 6; i++) loss += log1p(exp((double)(float[]){-2, -1, -2, -1, -3, 1}[i])) / 6;
+  near(result->loss, loss);
+  near(result->values[PLM_MEASURE_ACCURACY], 5.0 / 6);
+}
+
+/* Two columns of numbers; or two classes that may both be true, of one column or each of its own.
+ */
+struct two_columns {
+  enum plm_label_task task;
+  bool one_column;
+};
+
 static plm_status measure_two(void *context, struct plm_error *error)
 {
   static const float outputs[] = {-2, 1, 2, -1, 3, 1};
   static float truth[] = {-1, 1, 1, -1, 2, 0}, truths[] = {0, 1, 1, 0, 1, 0};
   static const struct plm_chunk_document documents[MOST_LABELS] = {
       {.number = 0}, {.number = 1}, {.number = 2}};
-  const enum plm_label_task *task = context;
-  const bool numbers = *task == PLM_TASK_REGRESSION;
+  const struct two_columns *two = context;
+  const bool numbers = two->task == PLM_TASK_REGRESSION;
   struct plm_label_column columns[] = {{.name = (char[]){"a"}}, {.name = (char[]){"b"}}};
   const struct plm_batch batch = {
       .chunks = 1, .document_begin = (uint32_t[]){0, MOST_LABELS}, .documents = documents};
   const struct plm_label_match match = {
-      .choice = {*task, 2, numbers ? 2 : 1, columns, (double[]){0, 0}, (double[]){1, 1}},
-      .output = numbers ? NULL : (int32_t[]){0, 1}};
+      .choice = {two->task, 2, numbers ? 2 : 1, columns, (double[]){10, 20}, (double[]){2, 4}},
+      .output = two->one_column ? (int32_t[]){0, 1} : NULL};
   const struct plm_batch_labels labels = {.outputs = 2, .values = numbers ? truth : truths};
   const struct plm_labelled_rows listed = {.count = MOST_LABELS,
                                            .documents = (uint32_t[]){0, 1, 2}};
@@ -404,18 +443,23 @@ static plm_status measure_two(void *context, struct plm_error *error)
     assert_string_equal(result.columns[k].name, columns[k].name);
     assert_int_equal(result.columns[k].labels, MOST_LABELS);
   }
-  assert_false(isnan(result.values[numbers ? PLM_MEASURE_RMSE : PLM_MEASURE_ACCURACY]));
+  assert_string_equal(result.reason, "");
+  if (numbers)
+    check_numbers(&result);
+  else
+    check_classes(&result);
   plm_label_result_deinit(&result);
   return PLM_OK;
 }
 
 static void each_column_is_measured_or_memory_lacks(void **state)
 {
-  static enum plm_label_task tasks[] = {PLM_TASK_REGRESSION, PLM_TASK_MULTILABEL};
+  static struct two_columns cases[] = {
+      {PLM_TASK_REGRESSION, false}, {PLM_TASK_MULTILABEL, true}, {PLM_TASK_MULTILABEL, false}};
   (void)state;
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(measure_two(&tasks[i], NULL), PLM_OK);
-    failing_memory_try(measure_two, &tasks[i], 3);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(measure_two(&cases[i], NULL), PLM_OK);
+    failing_memory_try(measure_two, &cases[i], 3);
   }
 }
 

@@ -28,7 +28,7 @@ struct asked {
   char *names[4];
   const char *columns[3];
   uint32_t column_count;
-  bool of_run;
+  bool of_run, unscaled;
 };
 
 static plm_status find(struct asked *asked, struct plm_label_match *match, struct plm_error *error)
@@ -37,7 +37,8 @@ static plm_status find(struct asked *asked, struct plm_label_match *match, struc
   uint32_t count = 0;
   while (count < 4 && asked->names[count] != NULL) count++;
   asked->head.outputs = count;
-  const struct plm_label_names names = {count, asked->names, mean, deviation};
+  const struct plm_label_names names = {count, asked->names, asked->unscaled ? NULL : mean,
+                                        asked->unscaled ? NULL : deviation};
   const struct plm_label_search search = {.head = &asked->head,
                                           .names = &names,
                                           .schema = &schema,
@@ -66,9 +67,13 @@ static void finds(struct asked asked, enum plm_label_task task, const char *colu
     assert_int_equal(match.foreign, foreign);
     assert_int_equal(match.choice.outputs, classes);
   }
-  if (task == PLM_TASK_REGRESSION) {
-    assert_true(match.choice.mean[0] == 10 && match.choice.deviation[0] == 2);
+  for (uint32_t i = 0; i < columns && task == PLM_TASK_REGRESSION; i++) {
+    assert_true(match.choice.mean[i] == (asked.unscaled ? 0 : 10 * (i + 1)));
+    assert_true(match.choice.deviation[i] == (asked.unscaled ? 1 : 2 * (i + 1)));
   }
+  if (columns == 2)
+    assert_string_equal(match.choice.columns[1].name,
+                        strcmp(column, "family") == 0 ? "stability" : "family");
   plm_label_match_deinit(&match);
 }
 
@@ -122,6 +127,16 @@ static void named_columns_have_an_order(void **state)
       (struct asked){
           SEQUENCES(PLM_LOSS_SQUARES), .names = {"x", "family"}, {"stability", "family"}, 2},
       PLM_TASK_REGRESSION, "stability", 2, NULL, 0);
+  finds((struct asked){SEQUENCES(PLM_LOSS_SQUARES), .names = {"LABEL_0", "LABEL_1"}},
+        PLM_TASK_REGRESSION, "stability", 2, NULL, 0);
+  finds((struct asked){SEQUENCES(PLM_LOSS_SQUARES), .names = {"family", "stability"},
+                       .unscaled = true},
+        PLM_TASK_REGRESSION, "family", 2, NULL, 0);
+  struct asked others = {SEQUENCES(PLM_LOSS_SQUARES), .names = {"LABEL_0", "LABEL_2"}};
+  struct plm_label_match match = {0};
+  struct plm_error error = {0};
+  assert_int_equal(find(&others, &match, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "no column of labels fits the model"));
   family->kind = PLM_LABEL_CLASS;
 }
 
