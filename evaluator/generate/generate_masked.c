@@ -51,7 +51,7 @@ static uint32_t list_masks(struct group *group)
   for (uint32_t i = 0; i < group->masked_count; i++) {
     const struct plm_generation *generation = group->masked[i];
     const uint32_t first = plm_sequence_batch_row(group->batch, i);
-    for (uint32_t t = 0; generation->masks > 0 && t < generation->count; t++)
+    for (uint32_t t = 0; t < generation->count; t++)
       if (generation->tokens[t] == mask) group->positions[rows++] = (int32_t)(first + t);
   }
   return rows;
@@ -138,7 +138,7 @@ static plm_status run_passes(struct group *group, uint32_t steps, double remask,
     for (uint32_t i = 0; i < group->masked_count; i++) {
       const uint32_t masks = group->masked[i]->masks;
       PLM_TRY(plm_finite_output(logits, masks * V, error, "sequence %s", group->masked[i]->name));
-      if (masks > 0) generate_masked_fill(group, i, logits, pass, steps - pass);
+      generate_masked_fill(group, i, logits, pass, steps - pass);
       logits += masks * V;
     }
     for (uint32_t i = 0; i < group->masked_count && pass + 1 < steps; i++)
@@ -215,7 +215,6 @@ static plm_status generate_masked_run(struct group *group, uint32_t steps, doubl
 {
   for (;;) {
     struct plm_generation *generation;
-    PLM_TRY(plm_stop_check("", error));
     PLM_TRY(plm_generation_next(group->work->queue, &generation, error));
     if (generation == NULL) return finish_group(group, steps, remask, error);
     const bool masked = generation->masks > 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/run/stop.h"
 #include "common/sequences/sequence_reader.h"
 
 /* How a mask is written in byte text. For proteins, the reader recognises masks itself. */
@@ -242,6 +243,7 @@ plm_status plm_generation_next(struct plm_generation_queue *queue,
                                struct plm_generation **generation, struct plm_error *error)
 {
   *generation = NULL;
+  PLM_TRY(plm_stop_check("", error)); /* there may be many copies */
   if (queue->copies_left == 0) {
     bool more;
     if (queue->reader != NULL)

@@ -55,7 +55,8 @@ void plm_generation_queue_close(struct plm_generation_queue *queue); /* NULL is 
 
 /* The next sequence, which the caller frees; NULL at the end. Its name is NAME, or NAME_1, …
  * if count is above 1 or the model is causal, or sample_1, sample_2 … without IN. PLM_FORMAT,
- * PLM_LIMIT: a record is malformed or too long; the error says where it is. */
+ * PLM_LIMIT: a record is malformed or too long; the error says where it is. After a stop signal:
+ * what plm_stop_check says. */
 plm_status plm_generation_next(struct plm_generation_queue *queue,
                                struct plm_generation **generation, struct plm_error *error);
 /* How many sequences were read or made so far, and how many of them had a mask. */

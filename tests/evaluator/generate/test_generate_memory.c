@@ -81,6 +81,7 @@ static void failures_of_memory_and_disk_are_said(void **state)
 {
   (void)state;
   generates(PLM_OBJECTIVE_MLM, ">b\nSERTIDPK\n>a\nLA__V\n", 0);
+  generates(PLM_OBJECTIVE_MLM, ">a\nL_GVSERTIDPKQNFYMHWCLAGVSERTIDPKQNFYMHWC\n", 48);
   generates(PLM_OBJECTIVE_CAUSAL, ">a\nLAV\n>b\nSERTIDPK\n", 40); /* longer than trained */
 }
 

@@ -2,6 +2,7 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,12 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "common/run/stop.h"
 #include "evaluator/generate/generate.h"
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
+#include "tests/support/harness/shown_progress.h"
 
 enum { L = 32, MASKED, CAUSAL, BYTES, MODELS };
 
@@ -129,6 +132,36 @@ static void an_input_has_to_have_masks(void **state)
   refuses(CAUSAL, request, PLM_FORMAT, what, "");
 }
 
+enum { NORMS = 26 /* of one pass through six blocks, at most */ };
+
+static int norms;
+static void (*norm_forward)(struct plm_ops *ops, act *to, const act *x, int64_t N, int64_t D);
+
+static void stop_and_norm(struct plm_ops *ops, act *to, const act *x, int64_t N, int64_t D)
+{
+  plm_stop_requested = SIGTERM;
+  norms++;
+  norm_forward(ops, to, x, N, D);
+}
+
+/* It comes in the first pass of the model, which is the last one then, and nothing is written. */
+static void a_signal_ends_it(void **state)
+{
+  (void)state;
+  for (int model = MASKED; model <= CAUSAL; model++) {
+    struct plm_generate_request request = request_of(model);
+    struct plm_ops *ops = models[model].inference.ops;
+    if (model == MASKED) request.length = 5;
+    norm_forward = ops->norm_forward;
+    ops->norm_forward = stop_and_norm;
+    refuses(model, request, PLM_TERMINATED, "stopped by SIGTERM", "");
+    ops->norm_forward = norm_forward;
+    plm_stop_requested = 0;
+    assert_in_range(norms, 1, NORMS);
+    norms = 0;
+  }
+}
+
 /* A masked model cuts them; a prompt has to be whole. */
 static void only_with_max_length_sequences_are_cut(void **state)
 {
@@ -139,8 +172,12 @@ static void only_with_max_length_sequences_are_cut(void **state)
   request.input = in;
   assert_int_equal(plm_generate(&request, models[MASKED].inference.ops, &error), PLM_LIMIT);
   request.max_length = 16;
-  if (plm_generate(&request, models[MASKED].inference.ops, &error) != PLM_OK)
-    fail_msg("%s", error.what);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_generate(&request, models[MASKED].inference.ops, &error);
+  const char *text = captured_end();
+  if (status != PLM_OK) fail_msg("%s", error.what);
+  assert_non_null(strstr(text, "t: warning: sequences longer than the max_length of 16 tokens, cut "
+                               "to their first 16: 1\n"));
   assert_int_equal(unlink(out), 0);
   write_input(">a\nMKKLAVGSERTIDPKQNFYMHWCLAVGSERTIDPKQNFYMHWC\n");
   request = request_of(CAUSAL);
@@ -226,6 +263,49 @@ static void people_are_told_how_much_was_generated(void **state)
   if (strstr(text, "out.fasta: 2 sequences, ") == NULL) fail_msg("%s", text);
 }
 
+/* FASTA has no place for them. */
+static void generated_line_ends_are_counted(void **state)
+{
+  (void)state;
+  const struct plm_tokenizer *words = models[BYTES].inference.tokenizer;
+  struct plm_generate_request request = request_of(BYTES);
+  char ends[2][40], *events, expected[100];
+  size_t size;
+  request.length = 30;
+  request.count = 30;
+  request.steps = 1;
+  request.trace = trace;
+  const char *text = said(&request, BYTES, STDERR_FILENO);
+  assert_int_equal(plm_file_read(trace, 1 << 20, &events, &size, NULL), PLM_OK);
+  for (int i = 0; i < 2; i++)
+    snprintf(ends[i], sizeof ends[i], "\"token\":%d,",
+             plm_tokenizer_encode(words, (uint8_t) "\n\r"[i]));
+  const int count = captured_times(events, ends[0]) + captured_times(events, ends[1]);
+  assert_true(count > 0);
+  snprintf(expected, sizeof expected, "line ends, so generated ones were written as blanks: %d\n",
+           count);
+  assert_non_null(strstr(text, expected));
+  free(events);
+  assert_int_equal(unlink(trace), 0);
+}
+
+static void each_sequence_is_shown(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  for (int model = MASKED; model <= CAUSAL; model++) {
+    struct plm_generate_request request = request_of(model);
+    request.count = 4;
+    if (model == MASKED) request.length = 5;
+    shown_progress_begin();
+    const plm_status status = plm_generate(&request, models[model].inference.ops, &error);
+    shown_progress_end("generate 25 %  1 sequence, \ngenerate 50 %  2 sequences, \n"
+                       "generate 75 %  3 sequences, \ngenerate 100 %  4 sequences, ");
+    assert_int_equal(status, PLM_OK);
+    assert_int_equal(unlink(out), 0);
+  }
+}
+
 /* Passes that were traced: each fills at least one residue. */
 static int passes(uint32_t steps)
 {
@@ -264,10 +344,13 @@ int main(void)
       TEST(a_causal_model_has_no_masks),
       TEST(a_masked_model_needs_masks),
       TEST(an_input_has_to_have_masks),
+      TEST(a_signal_ends_it),
       TEST(only_with_max_length_sequences_are_cut),
       TEST(the_output_is_not_the_input),
       TEST(json_has_what_was_generated),
       TEST(people_are_told_how_much_was_generated),
+      TEST(generated_line_ends_are_counted),
+      TEST(each_sequence_is_shown),
       TEST(there_are_twenty_passes_unless_another_number_is_given),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,11 +2,13 @@
  * without IN, and what is too long. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/files/file.h"
+#include "common/run/stop.h"
 #include "evaluator/generate/fasta_writer.h"
 #include "evaluator/generate/generation.h"
 #include "tests/support/harness/scratch.h"
@@ -146,6 +148,24 @@ static void each_record_is_returned_count_times(void **state)
   expect("c_1", "_", 4, MAX_LENGTH, false);
   expect("c_2", "_", 5, MAX_LENGTH, false);
   expect_end(3, 2);
+}
+
+/* Also between the copies of a sequence. */
+static void a_signal_ends_it(void **state)
+{
+  (void)state;
+  struct plm_generation_options options = options_of(PLM_TOKENIZER_ESM, ">a\nMK\n");
+  struct plm_generation *generation;
+  struct plm_error error = {0};
+  options.count = 2;
+  open_queue(&options);
+  expect("a_1", "MK", 0, MAX_LENGTH, false);
+  plm_stop_requested = SIGTERM;
+  assert_int_equal(plm_generation_next(queue, &generation, &error), PLM_TERMINATED);
+  assert_null(generation);
+  plm_stop_requested = 0;
+  expect("a_2", "MK", 1, MAX_LENGTH, false);
+  expect_end(1, 0);
 }
 
 static void a_causal_model_continues_prompts(void **state)
@@ -328,6 +348,7 @@ int main(void)
       cmocka_unit_test(without_input_all_residues_are_masks),
       cmocka_unit_test(a_causal_model_begins_with_nothing),
       cmocka_unit_test(each_record_is_returned_count_times),
+      cmocka_unit_test(a_signal_ends_it),
       cmocka_unit_test(a_causal_model_continues_prompts),
       cmocka_unit_test(a_mask_of_bytes_is_a_word),
       cmocka_unit_test(prompts_and_sequences_have_two_residues_less_than_the_model),
