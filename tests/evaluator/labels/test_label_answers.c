@@ -405,6 +405,7 @@ static void check_classes(const struct plm_label_result *result)
   for (int i = 0; i < 6; i++) loss += log1p(exp((double)(float[]){-2, -1, -2, -1, -3, 1}[i])) / 6;
   near(result->loss, loss);
   near(result->values[PLM_MEASURE_ACCURACY], 5.0 / 6);
+  near(result->values[PLM_MEASURE_AUROC], (1 + 0.75) / 2);
 }
 
 /* Two columns of numbers; or two classes that may both be true, of one column or each of its own.

@@ -35,6 +35,7 @@ static plm_status find(struct asked *asked, struct plm_label_match *match, struc
 {
   static double mean[] = {10, 20}, deviation[] = {2, 4};
   uint32_t count = 0;
+  memset(match, 0xa5, sizeof *match); /* whatever it was */
   while (count < 4 && asked->names[count] != NULL) count++;
   asked->head.outputs = count;
   const struct plm_label_names names = {count, asked->names, asked->unscaled ? NULL : mean,
@@ -145,6 +146,7 @@ static void refuses(struct asked asked, const char *what)
   struct plm_label_match match = {0};
   struct plm_error error = {0};
   assert_int_equal(find(&asked, &match, &error), PLM_CONFIG);
+  assert_true(match.output == NULL && match.choice.columns == NULL);
   if (strstr(error.what, what) == NULL) fail_msg("%s", error.what);
   assert_non_null(strstr(error.hint, "stability (number), family (class), structure (residues), "
                                      "terms (classes), soluble (class)"));
