@@ -185,11 +185,12 @@ static void tokens_have_their_rows(enum plm_architecture architecture, bool logi
 static void hidden_states_and_logits(void **state)
 {
   (void)state;
-  static const uint32_t three[] = {2, 0, 6}, six[] = {3, 4, 1, 0, 2, 6};
+  static const uint32_t two[] = {2}, three[] = {2, 0, 6}, six[] = {3, 4, 1, 0, 2, 6};
   write_input();
   plm_log_init("t", PLM_LOG_ERROR);
   tokens_have_their_rows(PLM_TRANSFORMER, false, NULL, NULL, 0);
   tokens_have_their_rows(PLM_PATCH_UNET, true, NULL, NULL, 0);
+  tokens_have_their_rows(PLM_TRANSFORMER, false, "2", two, 1);
   tokens_have_their_rows(PLM_UNET, false, "2,0,6", three, 3);
   tokens_have_their_rows(PLM_PATCH_UNET, false, "3,4,1,0,2,6", six, 6);
 }

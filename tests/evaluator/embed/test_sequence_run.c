@@ -110,10 +110,14 @@ static void each_batch_is_shown(void **state)
 static void what_was_done_before_is_not_counted_in_the_rate(void **state)
 {
   (void)state;
-  for (uint32_t i = 0; i < BEFORE; i++) embed(true);
-  const char *said = embed(false);
-  assert_non_null(strstr(said, "out.safetensors: continuing after 3 of 6 sequences\n"));
-  shows(said, BEFORE);
+  for (uint32_t i = 0; i <= BEFORE; i++) {
+    char expected[80];
+    const char *said = embed(i < BEFORE);
+    snprintf(expected, sizeof expected, "out.safetensors: continuing after %u of 6 sequences\n", i);
+    assert_int_equal(strstr(said, "continuing") != NULL, i > 0);
+    assert_int_equal(strstr(said, expected) != NULL, i > 0);
+    if (i == BEFORE) shows(said, BEFORE);
+  }
 }
 
 static int begin(void **state)
