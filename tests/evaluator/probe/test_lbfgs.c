@@ -135,6 +135,26 @@ static void a_step_without_curvature_is_forgotten(void **state)
   assert_int_equal(function.values, 1 + 3);
 }
 
+/* After three iterations, the value is large wherever the search looks, for as long as it looks. */
+static double blocked(void *context, const double *x, double *gradient)
+{
+  struct function *function = context;
+  const double value = valley(NULL, x, gradient);
+  return function->iterations == 4 ? 1e9 : value;
+}
+
+/* It goes on along the gradient, without what it remembers. */
+static void it_begins_anew_where_no_step_is_good(void **state)
+{
+  (void)state;
+  struct function function = {0};
+  const struct plm_lbfgs search = search_of(&function, blocked, 2, 1000);
+  double x[] = {-1.2, 1};
+  bool converged = false;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK);
+  assert_true(converged && fabs(x[0] - 1) <= 1e-8 && fabs(x[1] - 1) <= 1e-8);
+}
+
 /* The valley takes more iterations than the ten steps that it remembers. */
 static void the_steps_are_taken_back_from_the_newest_to_the_oldest(void **state)
 {
@@ -198,6 +218,7 @@ int main(void)
       cmocka_unit_test(a_flat_function_is_followed_only_to_a_smaller_gradient),
       cmocka_unit_test(it_ends_at_the_minimum),
       cmocka_unit_test(a_step_without_curvature_is_forgotten),
+      cmocka_unit_test(it_begins_anew_where_no_step_is_good),
       cmocka_unit_test(the_steps_are_taken_back_from_the_newest_to_the_oldest),
       cmocka_unit_test(a_preconditioner_leads_to_the_minimum_at_once),
       cmocka_unit_test(the_tolerance_is_that_of_the_largest_component),
