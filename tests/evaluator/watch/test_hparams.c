@@ -64,6 +64,10 @@ static void each_start_replaces_the_file(void **state)
   char *bytes = file_of(folder, &longer);
   assert_int_equal(count_of(bytes, longer, "_hparams_/session_end_info"), 1);
   assert_int_equal(count_of(bytes, longer, "/first"), 1);
+  /* a message of an event (5) has a value (1) with a tag (1) and the name of the plugin (1) */
+  const char *end = memmem(bytes, longer, "\n\32_hparams_/session_end_info", 28);
+  assert_true(end != NULL && end[-2] == '\n' && end[-4] == '*');
+  assert_int_equal(count_of(bytes, longer, "\n\7hparams\22"), 3);
   assert_true(has_start_between(bytes, longer, began, plm_clock_wall_s()));
   free(bytes);
   load("corpus: /other\n", &config);
@@ -78,6 +82,9 @@ static void each_start_replaces_the_file(void **state)
   /* once in the experiment and once in the session; a setting that is not shown is in neither */
   assert_int_equal(count_of(bytes, size, "trainer.optimizer.lr_head"), 2);
   assert_int_equal(count_of(bytes, size, "trainer.steps"), 2);
+  /* of the session: a name (1) with its value (2), which is a number (2) or a text (3) */
+  assert_int_equal(count_of(bytes, size, "\n\rtrainer.steps\22\11\21"), 1);
+  assert_int_equal(count_of(bytes, size, "\n\6corpus\22\10\32\6/other"), 1);
   /* of the experiment: a name (1) with its type (4), a tag (2) in its name (1), a shown name (3),
    * and that it is of the validation (5) */
   assert_int_equal(count_of(bytes, size, "\n\rtrainer.steps \3"), 1);
