@@ -23,7 +23,8 @@
 enum { SEQUENCES = 9, MOST = 20 /* tokens */, MAPS = 1 + PUBLISHED_HEADS };
 
 static struct plm_ops *ops;
-static char plain[PLM_PATH_SIZE], with_head[PLM_PATH_SIZE], with_chains[PLM_PATH_SIZE];
+static char plain[PLM_PATH_SIZE], trunk[PLM_PATH_SIZE], with_head[PLM_PATH_SIZE],
+    with_chains[PLM_PATH_SIZE];
 static char in[PLM_PATH_SIZE], out[PLM_PATH_SIZE];
 
 /* In residues; two do not fit as a whole. */
@@ -272,6 +273,18 @@ static void what_is_refused(void **state)
   refused(&request, PLM_USAGE, "is also the input", "");
 }
 
+/* Only logits need the head that predicts tokens. */
+static void a_trunk_has_states_but_no_logits(void **state)
+{
+  (void)state;
+  struct plm_embed_request request = request_of(trunk, PLM_EMBED_LOGITS);
+  refused(&request, PLM_FORMAT, "lm_head", "");
+  request.kind = PLM_EMBED_PER_TOKEN;
+  struct plm_safetensors *file = embedded(&request);
+  assert_int_equal(plm_safetensors_count(file), SEQUENCES);
+  plm_safetensors_close(file);
+}
+
 /* All inputs are looked for before the first one is read. */
 static void a_missing_input_is_found_first(void **state)
 {
@@ -294,6 +307,17 @@ static int setup(void **state)
   (void)state;
   struct published_file file = published_file_of(PLM_ESM2);
   published_folder_write(&file, plain);
+  const size_t all = file.tensor_count;
+  file.tensor_count = 0;
+  for (size_t i = 0; i < all; i++) {
+    const struct plm_tensor_info tensor = file.tensors[i];
+    if (strncmp(tensor.name, "lm_head.", 8) == 0) continue;
+    file.tensors[file.tensor_count++] = tensor;
+  }
+  assert_true(file.tensor_count < all);
+  published_folder_write(&file, trunk);
+  published_file_free(&file);
+  file = published_file_of(PLM_ESM2);
   published_add_ignored(&file);
   published_folder_write(&file, with_head);
   published_file_free(&file);
@@ -329,6 +353,7 @@ int main(void)
       TEST(contacts),
       TEST(chains_see_each_other_unless_they_are_separate),
       TEST(what_is_refused),
+      TEST(a_trunk_has_states_but_no_logits),
       TEST(a_missing_input_is_found_first),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
