@@ -5,6 +5,7 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -340,7 +341,71 @@ static void a_board_is_written_if_it_is_wanted(void **state)
   watch(0, without_board, GONE(40), GONE(40));
   assert_false(plm_file_exists(board));
   watch(0, "metrics: {tensorboard: true}\n", GONE(40), GONE(40));
-  assert_true(plm_file_exists(board));
+  char *bytes;
+  size_t size;
+  DIR *folder = opendir(board);
+  assert_non_null(folder);
+  int starts = 0;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    char path[PLM_PATH_SIZE];
+    if (strncmp(entry->d_name, "events.", 7) != 0) continue;
+    assert_int_equal(plm_path_join(path, board, entry->d_name, NULL), PLM_OK);
+    assert_int_equal(plm_file_read(path, 1 << 20, &bytes, &size, NULL), PLM_OK);
+    starts +=
+        memmem(bytes, size, "\20\51:\2\10\1", 6) != NULL; /* at step 41, behind the last one */
+    free(bytes);
+  }
+  closedir(folder);
+  assert_int_equal(starts, 1);
+}
+
+static void refused(const struct plm_config *config, plm_status expected, const char *what,
+                    bool has_endpoints)
+{
+  struct plm_error error = {0};
+  char bound[512], path[PLM_PATH_SIZE];
+  alarm(HANGS_S);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_watch(config, NULL, &error);
+  captured_end();
+  alarm(0);
+  plm_descriptors_lend();
+  if (status != expected) fail_msg("%d, not %d: %s", (int)status, (int)expected, error.what);
+  if (strstr(error.what, what) == NULL) fail_msg("\"%s\", not \"%s\"", error.what, what);
+  assert_int_equal(plm_endpoint_read(run, "evaluation_feed", bound, NULL), PLM_NOT_FOUND);
+  assert_int_equal(plm_path_join(path, run, "pulse.evaluator.json", NULL), PLM_OK);
+  assert_false(plm_file_exists(path));
+  assert_int_equal(plm_path_join(path, run, "endpoints.json", NULL), PLM_OK);
+  assert_int_equal(plm_file_exists(path), has_endpoints);
+}
+
+/* Whatever is missing or in the way, it is told, and nothing that comes later is begun. */
+static void starts_that_are_refused(void **state)
+{
+  struct plm_config config;
+  struct plm_lock *lock;
+  configure(0,
+            "metrics: {tensorboard: false}\nevaluator: {tasks: [{name: a, kind: probe, "
+            "path: /none/table.csv, target: y}]}\n",
+            &config);
+  refused(&config, PLM_UNAVAILABLE, "/none/table.csv", false);
+  plm_config_deinit(&config);
+  configure(0, without_board, &config);
+  put("previous-1/MOVING", "");
+  refused(&config, PLM_BUSY, "", false);
+  plm_config_deinit(&config);
+  assert_int_equal(begin(state), 0); /* another run */
+  configure(0, "metrics: {tensorboard: true}\n", &config);
+  assert_int_equal(plm_lock_acquire(run, "evaluator", &lock, NULL), PLM_OK);
+  refused(&config, PLM_BUSY, "the evaluator of this run is process ", false);
+  plm_lock_release(lock);
+  put(PLM_RUN_TENSORBOARD, "");
+  refused(&config, PLM_IO, PLM_RUN_TENSORBOARD, false);
+  plm_config_deinit(&config);
+  configure(0, without_board, &config);
+  put("endpoints.json", "{\"run_id\":\"x\"}");
+  refused(&config, PLM_FORMAT, "", true);
+  plm_config_deinit(&config);
 }
 
 /* The evaluator of a mixture reads what its first corpus is. */
@@ -404,6 +469,7 @@ int main(void)
       TEST(a_stop_ends_it_whether_or_not_all_is_reported),
       TEST(without_a_thread_it_does_not_start),
       TEST(a_board_is_written_if_it_is_wanted),
+      TEST(starts_that_are_refused),
       TEST(the_first_corpus_of_a_mixture_has_to_be_there),
       TEST(the_corpus_of_a_set_has_to_be_there),
   };
