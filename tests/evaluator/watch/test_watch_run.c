@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/base/files/descriptors.h"
@@ -53,6 +55,21 @@ int rename(const char *from, const char *to)
   return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+static int kept_at_weights; /* descriptors in reserve when weights were opened */
+
+/* Descriptors of /dev/null, of which the reserve consists. */
+static int null_descriptors(void)
+{
+  enum { MOST = 1024 };
+  int count = 0;
+  for (int descriptor = 0; descriptor < MOST; descriptor++) {
+    struct stat found;
+    if (fstat(descriptor, &found) != 0 || !S_ISCHR(found.st_mode)) continue;
+    count += found.st_rdev == makedev(1, 3);
+  }
+  return count;
+}
+
 static bool unreadable; /* the next opening of the weights of step 0 fails */
 
 int open(const char *path, int flags, ...)
@@ -61,7 +78,10 @@ int open(const char *path, int flags, ...)
   va_start(arguments, flags);
   const mode_t mode = open_call_mode(flags, arguments);
   va_end(arguments);
-  if (strstr(path, "/model.safetensors") != NULL) strcpy(sign_at_weights, last_sign);
+  if (strstr(path, "/model.safetensors") != NULL) {
+    strcpy(sign_at_weights, last_sign);
+    kept_at_weights = null_descriptors();
+  }
   if (unreadable && strstr(path, "/step_00000000/model.safetensors") != NULL) {
     unreadable = false;
     errno = EIO;
@@ -80,13 +100,22 @@ static const char *watch(bool labelled)
                                           scene.config.network.evaluation_feed);
   plm_stop_requested = 0;
   signs[0] = '\0';
+  static bool lent;
+  if (!lent) plm_descriptors_lend(); /* what the trainer reserved */
+  const int without = null_descriptors();
+  plm_descriptors_reclaim();
   captured_begin(STDERR_FILENO);
   const plm_status status = plm_watch(&scene.config, ops, &error);
   const char *said = captured_end();
+  const int at_the_end = null_descriptors();
   plm_descriptors_lend(); /* closes those in reserve */
+  lent = true;
   packers_stop(packer, SIGKILL);
   ops->close(ops);
   if (status != PLM_OK) fail_msg("%s", error.what);
+  assert_int_equal(at_the_end, without + PLM_DESCRIPTORS_RESERVED);
+  assert_int_equal(kept_at_weights, without); /* lent while files are opened */
+  assert_int_equal(null_descriptors(), without);
   return said;
 }
 
