@@ -357,7 +357,7 @@ static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint
     feed->handed_out += got;
   } else {
     feed_lanes_return(feed, places); /* those that have moved */
-    if (taken != NULL) feed_batch_give(&feed->batches, taken->tokens);
+    feed_batch_give(&feed->batches, taken->tokens);
   }
   pthread_mutex_unlock(&feed->mutex);
   return status;

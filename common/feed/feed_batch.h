@@ -32,7 +32,7 @@ struct feed_batches {
 void feed_batches_deinit(struct feed_batches *batches);
 
 /* Takes a free batch with room for the tokens. Its table of documents grows as chunks are copied.
- * PLM_NO_MEMORY; *taken may be set all the same, and is given back by feed_batch_give. */
+ * PLM_NO_MEMORY; *taken is set all the same, and is given back by feed_batch_give. */
 plm_status feed_batch_acquire(struct feed_batches *batches, uint32_t chunks, uint32_t max_length,
                               uint32_t token_bytes, struct feed_batch **taken,
                               struct plm_error *error);

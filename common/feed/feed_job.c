@@ -22,9 +22,7 @@ void feed_planned_hold(struct feed_planned *planned)
 
 void feed_planned_release(struct feed_planned *planned)
 {
-  if (planned == NULL ||
-      atomic_fetch_sub_explicit(&planned->references, 1, memory_order_acq_rel) != 1)
-    return;
+  if (atomic_fetch_sub_explicit(&planned->references, 1, memory_order_acq_rel) != 1) return;
   plm_tables_deinit(&planned->tables);
   plm_window_deinit(&planned->window);
   free(planned->digests);

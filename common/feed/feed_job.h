@@ -38,7 +38,7 @@ struct feed_planned {
 /* With one reference. */
 struct feed_planned *feed_planned_open(const struct feed_planned *of);
 void feed_planned_hold(struct feed_planned *planned);
-void feed_planned_release(struct feed_planned *planned); /* NULL is fine; any thread */
+void feed_planned_release(struct feed_planned *planned); /* any thread */
 
 struct feed_state;
 struct feed_job {

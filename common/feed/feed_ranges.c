@@ -69,7 +69,7 @@ plm_status feed_chunk_check(const struct feed_planned *planned, uint32_t chunk, 
                 "chunk %u of window %llu has %llu bytes, more than the %llu of a message", chunk,
                 (unsigned long long)planned->index, (unsigned long long)bytes,
                 (unsigned long long)most);
-  if (labels == 0 || bytes - labels > most)
+  if (bytes - labels > most)
     return plm_error_hint(error, "use a smaller data.max_length, or another data.truncate");
   return plm_error_hint(
       error,
@@ -130,7 +130,7 @@ static void feed_ranges_ask(struct feed_state *feed, struct feed_range *range, i
 void feed_ranges_tick(struct feed_state *feed, int64_t late)
 {
   if (feed->peer_count == 0 || feed->seeking) return;
-  while (feed->failed.status == PLM_OK && add_range(feed)) continue;
+  while (add_range(feed)) continue;
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
     feed_ranges_ask(feed, range, late);
 }

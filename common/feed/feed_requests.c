@@ -10,7 +10,7 @@
 struct feed_ask *feed_request_find(struct feed_request *request, const struct feed_peer *peer,
                                    uint64_t id)
 {
-  for (int i = 0; i < FEED_ASKS && id != 0; i++)
+  for (int i = 0; i < FEED_ASKS; i++) /* a free slot has serial 0, which no peer has */
     if (request->asks[i].request == id && request->asks[i].peer == peer->serial)
       return &request->asks[i];
   return NULL;

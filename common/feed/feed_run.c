@@ -53,7 +53,6 @@ static void tell_of_packers(struct plm_feed_run *feed_run)
   const struct plm_feed_run_options *options = &feed_run->options;
   struct plm_error error = {0};
   char *json = plm_feed_peers_json(options->feed);
-  if (json == NULL) return;
   const plm_status status = plm_peers_write(options->run, options->role, json, &error);
   if (status != PLM_OK && !feed_run->complained) plm_warning("%s", error.what);
   feed_run->complained = status != PLM_OK;

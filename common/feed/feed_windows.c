@@ -192,7 +192,7 @@ void feed_windows_tick(struct feed_state *feed, int64_t late)
     feed_windows_leave(feed); /* one beyond the token limit, which has no chunks */
   add_windows(feed);
   for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
-    if (feed->failed.status == PLM_OK) feed_windows_ask(feed, window, late);
+    feed_windows_ask(feed, window, late);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
