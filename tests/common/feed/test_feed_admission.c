@@ -4,6 +4,7 @@
 
 #include "common/feed/feed_machine.h"
 #include "common/feed/feed_peers.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/machine_scene.h"
@@ -93,6 +94,12 @@ static void packers_of_other_sources_are_sent_on(void **state)
   machine_scene_expect(&scene, PLM_MESSAGE_REJECT, 3);
   machine_scene_join(&scene, 4, 0);
   machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 4);
+  /* Without a fingerprint, any corpus may be that of this consumer. */
+  machine_scene_close(&scene);
+  options.fingerprint = (struct plm_hash){0};
+  machine_scene_open(&scene, &options, false);
+  machine_scene_join(&scene, 5, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 5);
 }
 
 static void clusters_are_needed_to_sample_them(void **state)
@@ -110,6 +117,32 @@ static void clusters_are_needed_to_sample_them(void **state)
   hello.fingerprint = plm_proof_corpus(0, hello.splits, NULL);
   machine_scene_greet(&scene, 202, &hello, 1202, 0);
   machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 202);
+}
+
+/* The schema is proven by the fingerprint, and still may be none. */
+static void a_malformed_schema_is_invalid(void **state)
+{
+  struct plm_label_schema schema = {0};
+  struct plm_hello hello = machine_scene_hello(1, 30);
+  uint8_t bytes[1024];
+  (void)state;
+  label_schema_make(&schema);
+  hello.schema = bytes;
+  hello.schema_bytes = (uint32_t)plm_label_schema_bytes(&schema);
+  assert_in_range(hello.schema_bytes, 1, sizeof bytes);
+  plm_label_schema_encode(&schema, bytes);
+  for (int wrong = 1; wrong >= 0; wrong--) {
+    bytes[0] ^= (uint8_t)wrong; /* the version */
+    const struct plm_proof_digest digest = plm_proof_schema(bytes, hello.schema_bytes);
+    hello.fingerprint = plm_proof_corpus(0, hello.splits, &digest);
+    machine_scene_greet(&scene, 2 - (unsigned)wrong, &hello, 1001, 0);
+    bytes[0] ^= (uint8_t)wrong;
+    assert_int_equal(scene.feed.corpus_known, !wrong);
+    machine_scene_expect(&scene, wrong ? PLM_MESSAGE_NONE : PLM_MESSAGE_WELCOME, 2);
+    machine_scene_counters(&scene, 0, 1, 0, !wrong);
+  }
+  assert_int_equal(scene.feed.labels.count, schema.count);
+  plm_label_schema_deinit(&schema);
 }
 
 static void a_feed_has_at_most_256_packers(void **state)
@@ -257,6 +290,25 @@ static void who_was_dropped_is_remembered(void **state)
   assert_true(feed_peer_dropped(&scene.feed, route, sizeof route));
 }
 
+/* So many processes that broke the protocol are remembered; then the oldest is forgotten. */
+static void many_processes_are_refused(void **state)
+{
+  (void)state;
+  for (uint64_t id = 1; id <= FEED_BANNED + 1; id++)
+    feed_peer_breaks_protocol(&scene.feed, 1000 + id);
+  struct plm_hello hello = machine_scene_hello(1000 + FEED_BANNED + 1, 30);
+  expect_refusal(&hello, "it gave a false answer or broke the protocol before");
+  hello.packer_id = 1002;
+  expect_refusal(&hello, "it gave a false answer or broke the protocol before");
+  hello.packer_id = 1001;
+  machine_scene_greet(&scene, 200, &hello, 1200, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 200);
+  feed_peer_breaks_protocol(&scene.feed, 1003);
+  hello.packer_id = scene.feed.banned_packers_next; /* the field behind them is no process */
+  machine_scene_greet(&scene, 201, &hello, 1201, 0);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 201);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -264,6 +316,7 @@ int main(void)
       SCENE_TEST(a_known_corpus_may_be_upgraded),
       SCENE_TEST(packers_of_other_sources_are_sent_on),
       SCENE_TEST(clusters_are_needed_to_sample_them),
+      SCENE_TEST(a_malformed_schema_is_invalid),
       SCENE_TEST(a_feed_has_at_most_256_packers),
       SCENE_TEST(a_liar_is_refused),
       SCENE_TEST(packers_take_turns),
@@ -271,6 +324,7 @@ int main(void)
       SCENE_TEST(refusals_are_logged_now_and_then),
       SCENE_TEST(who_joins_is_logged),
       SCENE_TEST(who_was_dropped_is_remembered),
+      SCENE_TEST(many_processes_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,9 @@ static void a_chunk_with_too_many_labels_is_named(void **state)
                      truncate == PLM_TRUNCATE_SPLIT);
     assert_int_equal(feed_chunk_check(&planned, 0, TOKENS - 1, &error), PLM_LIMIT);
     assert_string_equal(error.hint, "use a smaller data.max_length, or another data.truncate");
+    planned.schema = NULL; /* without labels, all of it is the documents */
+    assert_int_equal(feed_chunk_check(&planned, 0, TOKENS + LABELS - 1, &error), PLM_LIMIT);
+    assert_string_equal(error.hint, "use a smaller data.max_length, or another data.truncate");
     plm_plan_close(plan);
   }
   plm_label_schema_deinit(&schema);

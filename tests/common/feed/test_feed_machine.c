@@ -1,8 +1,11 @@
 /* What the feed's state machine answers to each message, what it counts, and when. */
 #include <string.h>
+#include <unistd.h>
 
 #include "common/feed/feed_machine.h"
 #include "common/feed/feed_peers.h"
+#include "common/wire/data.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/machine_scene.h"
 
@@ -326,6 +329,16 @@ static void others_are_announced_in_the_next_turn(void **state)
                    PLM_OK);
   assert_int_equal(welcome.peers, 1);
   assert_string_equal(welcome.key[0], "");
+  /* A message has room for so many; the others are left out. */
+  const char *all[PLM_WIRE_PEERS + 1];
+  for (int i = 0; i <= PLM_WIRE_PEERS; i++) all[i] = addresses[i % 2];
+  scene.sent_count = 0;
+  for (uint32_t count = PLM_WIRE_PEERS; count <= PLM_WIRE_PEERS + 1; count++) {
+    feed_machine_others(&scene.feed, all, NULL, count);
+    assert_int_equal(scene.feed.welcome.peers, PLM_WIRE_PEERS);
+  }
+  feed_machine_turn(&scene.feed, SCENE_START_MS + 4);
+  machine_scene_expect(&scene, PLM_MESSAGE_WELCOME, 1);
 }
 
 /* The credit is 2.5 seconds of what is used, measured four times a second at most. */
@@ -353,6 +366,33 @@ static void the_credit_follows_the_rate(void **state)
   assert_int_equal(feed->credit, start);
 }
 
+/* Another packer is asked when the first is late: after half the time for which the credit lasts,
+ * but not before 10 ms are over. */
+static void a_fast_user_asks_another_packer_soon(void **state)
+{
+  static const struct {
+    double rate;
+    int64_t late;
+  } rows[] = {{1e12, 10}, {500.0 * (8 << 20) / 11, 11}, {1, FEED_LATE_MS}};
+  struct feed_state *feed = &scene.feed;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    machine_scene_join(&scene, 1, 0);
+    machine_scene_join(&scene, 2, 0);
+    feed->wanted = true;
+    feed->credit = 8 << 20;
+    feed->rate = rows[i].rate;
+    feed->rate_ms = SCENE_START_MS + rows[i].late; /* it is measured later */
+    feed_machine_turn(feed, SCENE_START_MS);
+    assert_int_equal(feed->counters.retried, 0);
+    feed_machine_turn(feed, SCENE_START_MS + rows[i].late);
+    assert_int_equal(feed->counters.retried, 0);
+    feed_machine_turn(feed, SCENE_START_MS + rows[i].late + 1);
+    assert_true(feed->counters.retried > 0);
+    machine_scene_end(state);
+    machine_scene_begin(state);
+  }
+}
+
 /* At most FEED_LOG_MOST lines at once, and then one each half second. */
 static void lines_about_packers_are_few(void **state)
 {
@@ -373,6 +413,45 @@ static void lines_about_packers_are_few(void **state)
   feed->now_ms += 1000 * FEED_LOG_EVERY_MS;
   for (int i = 0; i < FEED_LOG_MOST; i++) assert_true(feed_may_log(feed));
   assert_false(feed_may_log(feed));
+  feed->now_ms -= 10 * FEED_LOG_EVERY_MS; /* calls of several threads may come in another order */
+  assert_false(feed_may_log(feed));
+}
+
+/* Also those about packers that are refused for their version, or dropped. */
+static void what_is_not_logged_is_counted(void **state)
+{
+  const struct plm_message message = {
+      .routing_id = {9, 0}, .routing_id_bytes = 2, .header = {.packer = 1009}, .connection = 109};
+  (void)state;
+  for (unsigned left = 0; left < 2; left++) {
+    machine_scene_join(&scene, 1 + left, 0);
+    scene.feed.log_left = left;
+    scene.feed.log_omitted = 0;
+    captured_begin(STDERR_FILENO);
+    feed_peer_breaks_protocol(&scene.feed, 1 + left);
+    const char *said = captured_end();
+    assert_int_equal(captured_times(said, "is dropped: it breaks the protocol"), left);
+    assert_int_equal(scene.feed.log_omitted, 1 - left);
+    scene.feed.log_left = left;
+    scene.feed.log_omitted = 0;
+    captured_begin(STDERR_FILENO);
+    feed_machine_other_version(&scene.feed, &message, "version 9",
+                               SCENE_START_MS + left * FEED_GREET_MS);
+    said = captured_end();
+    assert_int_equal(captured_times(said, "refused a packer: version 9"), left);
+    assert_int_equal(scene.feed.log_omitted, 1 - left);
+  }
+}
+
+/* The payload of a plan's greatest chunk and its labels, but never more than a message has. */
+static void no_message_is_larger_than_the_protocol_allows(void **state)
+{
+  struct plm_plan_parameters plan = scene.feed.plan;
+  (void)state;
+  assert_int_equal(feed_data_most(&plan), plm_data_chunk_most(&plan) + FEED_LABELS_MOST);
+  assert_true(feed_data_most(&plan) < PLM_WIRE_DATA_LIMIT);
+  plan.max_length = 1 << 30;
+  assert_int_equal(feed_data_most(&plan), PLM_WIRE_DATA_LIMIT);
 }
 
 int main(void)
@@ -393,7 +472,10 @@ int main(void)
       SCENE_TEST(a_packer_whose_key_is_removed_is_dropped),
       SCENE_TEST(others_are_announced_in_the_next_turn),
       SCENE_TEST(the_credit_follows_the_rate),
+      SCENE_TEST(a_fast_user_asks_another_packer_soon),
       SCENE_TEST(lines_about_packers_are_few),
+      SCENE_TEST(what_is_not_logged_is_counted),
+      SCENE_TEST(no_message_is_larger_than_the_protocol_allows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,17 +48,22 @@ static void an_epoch_ends(void **state)
   fake_meet(&meeting, 1, 0);
   const uint64_t chunks = small_corpus_epoch_chunks(fake_corpus(), 0);
   struct plm_plan_place place = {0};
-  struct plm_batch batch;
+  struct plm_batch batch, held;
   for (uint64_t left = chunks; left > 0;) {
     assert_int_equal(plm_feed_next_of_epoch(meeting.feed, 100, NULL, &batch, &error), PLM_OK);
     assert_int_equal(batch.chunks, left < 100 ? left : 100);
     assert_true(fake_batch_right(&batch, &place));
     place.chunk += batch.chunks;
     left -= batch.chunks;
-    plm_feed_release(meeting.feed, &batch);
+    if (left > 0) plm_feed_release(meeting.feed, &batch);
   }
+  held = batch; /* so that the empty batch uses memory of its own */
   assert_int_equal(plm_feed_next_of_epoch(meeting.feed, 100, NULL, &batch, &error), PLM_OK);
   assert_int_equal(batch.chunks, 0);
+  assert_ptr_not_equal(batch.tokens, held.tokens);
+  plm_feed_release(meeting.feed, &held);
+  held = (struct plm_batch){.tokens = &held}; /* one of nobody */
+  plm_feed_release(meeting.feed, &held);
   plm_feed_release(meeting.feed, &batch);
   assert_int_equal(plm_feed_next_of_epoch(meeting.feed, 100, NULL, &batch, &error), PLM_OK);
   assert_int_equal(batch.chunks, 100);

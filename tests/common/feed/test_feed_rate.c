@@ -42,6 +42,10 @@ static void a_report_that_goes_back_begins_anew(void **state)
   assert_true(rate.tokens_per_second == 0);
   feed_rate_add(&rate, (struct feed_rate_report){1010, 57});
   assert_true(rate.tokens_per_second == 52);
+  feed_rate_add(&rate, (struct feed_rate_report){2010, 1000});
+  feed_rate_add(&rate, (struct feed_rate_report){2010 + FEED_RATE_SPAN_MS, 1000}); /* kept */
+  feed_rate_add(&rate, (struct feed_rate_report){2011 + FEED_RATE_SPAN_MS, 999});
+  assert_true(rate.tokens_per_second == 0); /* it has served less: it is another one */
 }
 
 int main(void)

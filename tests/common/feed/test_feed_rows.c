@@ -119,6 +119,12 @@ static void a_packer_of_several_sources_has_one_row(void **state)
               "\"standby\":true,\"ahead\":100,\"rate\":3.5,\"sign_age_s\":0.75,\"age_s\":3.5,"
               "\"sources\":[1],"
               "\"corpora\":[\"/data/b\"]}]");
+  feed.folder_count = 1; /* the folder of the second source is not known */
+  char *text = plm_feed_peers_json(&feed);
+  assert_non_null(strstr(text, "\"corpora\":[\"/data/a\"]}"));
+  assert_non_null(strstr(text, "\"corpora\":[]}"));
+  assert_null(strstr(text, "/data/b"));
+  free(text);
 }
 
 static void counters_are_those_of_all_sources(void **state)

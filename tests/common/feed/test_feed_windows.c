@@ -15,6 +15,20 @@
 enum { NOW = 100000, LATE = 1000, CHUNKS = 3, WINDOWS = 4 };
 
 static struct feed_state *feed;
+static struct feed_job *submitted; /* the last one */
+static int changes;
+
+static void submit(void *context, struct feed_job *job)
+{
+  (void)context;
+  submitted = job;
+}
+
+static void change(void *context)
+{
+  (void)context;
+  changes++;
+}
 
 /* Four groups of 256 documents, each of which is a window. */
 static int begin(void **state)
@@ -29,6 +43,10 @@ static int begin(void **state)
   feed->corpus_known = true;
   feed->peer_count = 1; /* whom the test does not let be found */
   feed->window_tail = &feed->windows;
+  feed->tail = &feed->head;
+  feed->network = (struct feed_network){.submit = submit, .changed = change};
+  submitted = NULL;
+  changes = 0;
   snprintf(feed->role, sizeof feed->role, "trainer");
   return plm_plan_open(&feed->plan, (uint64_t)WINDOWS * 256, 0, &feed->plans[PLM_SPLIT_TRAIN],
                        NULL) != PLM_OK;
@@ -44,7 +62,7 @@ static int end(void **state)
 }
 
 /* Appends a planned window. */
-static void add(uint64_t index, uint32_t chunks, bool last)
+static struct feed_planned *add(uint64_t index, uint32_t chunks, bool last)
 {
   struct feed_window *window = calloc(1, sizeof *window);
   assert_non_null(window);
@@ -57,6 +75,7 @@ static void add(uint64_t index, uint32_t chunks, bool last)
   *feed->window_tail = window;
   feed->window_tail = &window->next;
   feed->next_window = last ? 0 : index + 1;
+  return window->planned;
 }
 
 static void is_at(uint64_t epoch, uint64_t window, uint64_t before, uint64_t chunk)
@@ -126,6 +145,134 @@ static void an_empty_window_is_left(void **state)
   assert_int_equal(feed->windows->requested, 0);
 }
 
+/* It counts as nothing that is ready, wherever it is in the list. */
+static void an_empty_window_has_no_bytes(void **state)
+{
+  (void)state;
+  add(0, CHUNKS, false);
+  struct feed_planned *empty = add(1, 0, true);
+  free(empty->offset); /* which an empty window does not have */
+  empty->offset = NULL;
+  feed->credit = FEED_CREDIT_START;
+  feed_windows_tick(feed, LATE);
+  is_at(0, 0, 0, 0);
+  assert_int_equal(feed->failed.status, PLM_OK);
+  assert_true(feed->unplanned > 0); /* more are asked for */
+}
+
+static void a_place_beyond_the_epoch_is_said(void **state)
+{
+  (void)state;
+  feed->next_epoch = 6;
+  feed->next_window = WINDOWS;
+  feed_windows_tick(feed, LATE);
+  assert_int_equal(feed->failed.status, PLM_FORMAT);
+  assert_string_equal(feed->failed.what,
+                      "the run's place is in window 4 of epoch 6, but an epoch has 4");
+  assert_null(feed->windows);
+  assert_int_equal(changes, 1);
+  feed->failed.status = PLM_OK;
+  feed->next_window = WINDOWS - 1;
+  feed_windows_tick(feed, LATE);
+  assert_int_equal(feed->failed.status, PLM_OK);
+  assert_int_equal(feed->windows->planned->index, WINDOWS - 1);
+}
+
+/* A packer says how many groups of the window its answer has: at least one, and not more than are
+ * still missing. */
+static void proof_of_other_groups_is_a_lie(void **state)
+{
+  static const uint32_t counts[] = {0, 1, 2, 3};
+  struct feed_peer peer = {.serial = 8, .packer_id = 9, .name = "h:1"};
+  (void)state;
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    const bool fits = counts[i] == 1 || counts[i] == 2;
+    struct plm_message message = {.header = {.request = 7, .count = counts[i]}};
+    add(0, 0, false);
+    struct feed_window *window = feed->windows;
+    window->planned->groups = 5;
+    window->planned->tables.groups = 3;
+    window->request =
+        (struct feed_request){.state = REQUEST_WANTED, .asks[0] = {.request = 7, .peer = 8}};
+    feed->unplanned = 1;
+    zmq_msg_init(&message.payload);
+    assert_true(feed_windows_proof(feed, &peer, &message));
+    assert_int_equal(submitted != NULL, fits);
+    assert_int_equal(window->request.state, fits ? REQUEST_CHECKING : REQUEST_WANTED);
+    assert_int_equal(feed->counters.invalid, !fits);
+    if (fits) {
+      assert_int_equal(submitted->count, counts[i]);
+      feed_job_free(submitted);
+    } else {
+      char said[200];
+      snprintf(
+          said, sizeof said,
+          "packer h:1 was dropped for false data: PROOF of %u groups, which were not asked for",
+          counts[i]);
+      assert_string_equal(feed->lie, said);
+    }
+    zmq_msg_close(&message.payload);
+    assert_int_equal(end(state) | begin(state), 0);
+  }
+}
+
+/* The rest of a window is asked for when a part of it was checked. */
+static void a_window_may_be_proven_in_parts(void **state)
+{
+  (void)state;
+  struct feed_planned *planned = add(0, CHUNKS, false);
+  struct feed_job job = {.feed = feed, .planned = planned, .tables = true};
+  for (int part = 0; part < 2; part++) {
+    planned->complete = part == 1;
+    feed->windows->request.state = REQUEST_CHECKING;
+    feed->unplanned = 1;
+    feed_machine_done(feed, &job, NOW + 3);
+    assert_int_equal(feed->windows->request.state, part == 1 ? REQUEST_DONE : REQUEST_WANTED);
+    assert_int_equal(feed->unplanned, part == 0);
+    assert_int_equal(feed->progress_ms, NOW + 3);
+  }
+  assert_int_equal(feed->failed.status, PLM_OK);
+}
+
+/* What no packer is to blame for ends the feed, and a lie does not. */
+static void a_job_that_fails_ends_the_feed(void **state)
+{
+  static const plm_status statuses[] = {PLM_CONFIG, PLM_NO_MEMORY, PLM_CORRUPT, PLM_PROTOCOL};
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+    const bool lie = i >= 2;
+    struct feed_job job = {.feed = feed, .planned = add(0, CHUNKS, false), .tables = true};
+    feed->windows->request.state = REQUEST_CHECKING;
+    plm_error_set(&job.error, statuses[i], "no luck");
+    feed_machine_done(feed, &job, NOW);
+    assert_int_equal(feed->failed.status, lie ? PLM_OK : statuses[i]);
+    assert_string_equal(feed->failed.what, lie ? "" : "no luck");
+    assert_int_equal(feed->counters.invalid, lie);
+    assert_int_equal(feed->windows->request.state, REQUEST_WANTED);
+    feed->unplanned = 1;
+    assert_int_equal(end(state) | begin(state), 0);
+  }
+}
+
+/* A chunk that no message has room for is not asked for. */
+static void a_chunk_too_large_ends_the_feed(void **state)
+{
+  (void)state;
+  const uint64_t most = feed_data_most(&feed->plan);
+  struct feed_planned *planned = add(0, 2, true);
+  planned->plan = feed->plans[PLM_SPLIT_TRAIN];
+  planned->offset[1] = most;
+  planned->offset[2] = 2 * most + 1;
+  feed->credit = 4 * most;
+  planned->window.chunk_begin = (uint32_t[]){0, 0, 0};
+  feed_ranges_tick(feed, LATE);
+  assert_int_equal(feed->failed.status, PLM_LIMIT);
+  assert_non_null(strstr(feed->failed.what, "chunk 1 of window 0 has "));
+  assert_int_equal(feed->windows->requested, 1); /* the one before it is */
+  assert_int_equal(feed->head->count, 1);
+  assert_int_equal(feed->in_flight, most);
+  feed_ranges_clear(feed);
+}
+
 /* What was checked is counted, and a false answer is not. */
 static void true_answers_are_counted(void **state)
 {
@@ -157,10 +304,11 @@ int main(void)
 {
   plm_log_init("t", PLM_LOG_INFO);
   const struct CMUnitTest tests[] = {
-      TEST(the_place_is_counted_to),
-      TEST(the_place_may_be_in_a_later_window),
-      TEST(an_empty_window_is_left),
-      TEST(true_answers_are_counted),
+      TEST(the_place_is_counted_to),          TEST(the_place_may_be_in_a_later_window),
+      TEST(an_empty_window_is_left),          TEST(an_empty_window_has_no_bytes),
+      TEST(a_place_beyond_the_epoch_is_said), TEST(proof_of_other_groups_is_a_lie),
+      TEST(a_window_may_be_proven_in_parts),  TEST(a_job_that_fails_ends_the_feed),
+      TEST(a_chunk_too_large_ends_the_feed),  TEST(true_answers_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
