@@ -213,7 +213,8 @@ static plm_status give_name(struct plm_output_file *output, struct plm_error *er
 plm_status plm_output_finish(struct plm_output_file *output, struct plm_error *error)
 {
   FILE *file = output->file;
-  if (fflush(file) != 0 || (output->replaces && fsync(fileno(file)) != 0))
+  if (fflush(file) == 0 && ferror(file)) errno = EIO; /* of an earlier write: why is forgotten */
+  if (ferror(file) || (output->replaces && fsync(fileno(file)) != 0))
     return plm_output_failed(output, error);
   if (file == stdout) return PLM_OK;
   output->file = NULL;

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -339,6 +341,32 @@ static void what_cannot_be_written_is_an_error(void **state)
   close(reading);
 }
 
+/* Also if the disk has room again for what comes after it, and the file ends as it should. */
+static void a_write_that_failed_is_remembered(void **state)
+{
+  enum { LIMIT = 1 << 16 };
+  (void)state;
+  const char *path = scratch_path("limited");
+  struct plm_error error = {0};
+  struct plm_output_file *output;
+  struct rlimit limit;
+  write_words(path, "before\n");
+  assert_int_equal(plm_output_open(path, &output, &error), PLM_OK);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const struct rlimit small = {LIMIT, limit.rlim_max};
+  void (*const handler)(int) = signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (int i = 0; i < 2 * LIMIT; i++) fputc('x', plm_output_stream(output));
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, handler);
+  assert_int_equal(fflush(plm_output_stream(output)), 0);
+  const plm_status status = plm_output_finish(output, &error);
+  plm_output_close(output);
+  assert_int_equal(status, PLM_IO);
+  assert_non_null(strstr(error.what, "/limited: Input/output error"));
+  assert_file(path, "before\n");
+}
+
 static void a_file_that_cannot_be_replaced_leaves_nothing(void **state)
 {
   (void)state;
@@ -424,6 +452,7 @@ int main(void)
       cmocka_unit_test(secrets_are_private),
       cmocka_unit_test(a_full_device_is_an_error),
       cmocka_unit_test(what_cannot_be_written_is_an_error),
+      cmocka_unit_test(a_write_that_failed_is_remembered),
       cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_nothing),
       cmocka_unit_test(a_file_that_is_also_read_is_refused),
       cmocka_unit_test(a_file_that_is_standard_input_is_refused),
