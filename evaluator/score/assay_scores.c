@@ -13,7 +13,6 @@
 #include "common/base/process/leftovers.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
-#include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
 #include "evaluator/score/variant_sample.h"
 
@@ -24,17 +23,14 @@ static char *origin_text(const struct plm_assay_origin *origin)
   char weights[PLM_HASH_HEX_SIZE], max_length[16], max_variants[24];
   plm_hash_to_hex(origin->weights, weights);
   cJSON *json = cJSON_CreateObject();
-  char *text = NULL;
   snprintf(max_length, sizeof max_length, "%u", origin->max_length);
   snprintf(max_variants, sizeof max_variants, "%llu", (unsigned long long)origin->max_variants);
-  if (cJSON_AddStringToObject(json, "weights", weights) != NULL &&
-      cJSON_AddStringToObject(json, "masking", origin->masking) != NULL &&
-      cJSON_AddStringToObject(json, "precision", origin->precision) != NULL &&
-      (origin->max_length == 0 ||
-       cJSON_AddStringToObject(json, "max_length", max_length) != NULL) &&
-      (origin->max_variants == 0 ||
-       cJSON_AddStringToObject(json, "max_variants", max_variants) != NULL))
-    text = plm_json_text(json, true);
+  cJSON_AddStringToObject(json, "weights", weights);
+  cJSON_AddStringToObject(json, "masking", origin->masking);
+  cJSON_AddStringToObject(json, "precision", origin->precision);
+  if (origin->max_length != 0) cJSON_AddStringToObject(json, "max_length", max_length);
+  if (origin->max_variants != 0) cJSON_AddStringToObject(json, "max_variants", max_variants);
+  char *text = plm_json_text(json, true);
   cJSON_Delete(json);
   return text;
 }
@@ -244,7 +240,6 @@ static plm_status read_pair(struct pair *pair, const struct plm_assay *assay,
     PLM_TRY(next_rows(pair, false, error));
     if (pair->a.count == 0) return PLM_OK;
     PLM_TRY(assay_scores_parse_row(pair, assay, values, error));
-    if (values->count % 65536 == 0) PLM_TRY(plm_stop_check("", error));
   }
 }
 

@@ -17,11 +17,6 @@ struct plm_score_output {
   size_t count;
 };
 
-static plm_status json_failed(struct plm_error *error)
-{
-  return plm_error_errno(error, "cannot write standard output");
-}
-
 plm_status plm_score_output_open(const char *path, bool rows, bool json, const char *header,
                                  size_t header_size, struct plm_score_output **output,
                                  struct plm_error *error)
@@ -31,15 +26,13 @@ plm_status plm_score_output_open(const char *path, bool rows, bool json, const c
   plm_status status = PLM_OK;
   if (path != NULL || rows)
     status = plm_output_open(path != NULL ? path : "-", &opened->csv, error);
-  if (status == PLM_OK && opened->csv != NULL &&
-      fwrite(header, 1, header_size, plm_output_stream(opened->csv)) != header_size)
-    status = plm_output_failed(opened->csv, error);
-  if (status == PLM_OK && json && fputs("{\"variants\":[", stdout) == EOF)
-    status = json_failed(error);
   if (status != PLM_OK) {
     plm_score_output_close(opened);
     return status;
   }
+  /* whether this reaches the outputs is seen with the first row */
+  if (opened->csv != NULL) fwrite(header, 1, header_size, plm_output_stream(opened->csv));
+  if (json) fputs("{\"variants\":[", stdout);
   *output = opened;
   return PLM_OK;
 }
@@ -55,9 +48,9 @@ static plm_status add_json(struct plm_score_output *output, const struct plm_sco
   char *text = plm_json_text(object, false);
   cJSON_Delete(object);
   free(name);
-  const int printed = printf("%s%s", output->count == 0 ? "" : ",", text);
+  printf("%s%s", output->count == 0 ? "" : ",", text);
   free(text);
-  return printed < 0 ? json_failed(error) : PLM_OK;
+  return ferror(stdout) ? plm_error_errno(error, "cannot write standard output") : PLM_OK;
 }
 
 plm_status plm_score_output_add(struct plm_score_output *output, const struct plm_score_row *row,
@@ -69,9 +62,9 @@ plm_status plm_score_output_add(struct plm_score_output *output, const struct pl
   if (*written == 0) memcpy(number, "0.000000", sizeof "0.000000"); /* not -0 */
   if (output->csv != NULL) {
     FILE *csv = plm_output_stream(output->csv);
-    if (fwrite(row->fields, 1, row->fields_size, csv) != row->fields_size ||
-        fprintf(csv, "%s\n", number) < 0)
-      return plm_output_failed(output->csv, error);
+    fwrite(row->fields, 1, row->fields_size, csv);
+    fprintf(csv, "%s\n", number);
+    if (ferror(csv)) return plm_output_failed(output->csv, error);
   }
   if (output->json) PLM_TRY(add_json(output, row, *written, error));
   output->count++;
@@ -86,10 +79,9 @@ static void add_number(cJSON *object, const char *name, double value)
     cJSON_AddNullToObject(object, name);
 }
 
-static plm_status finish_json(const struct plm_rank_correlation *correlation,
-                              struct plm_error *error)
+static void finish_json(const struct plm_rank_correlation *correlation)
 {
-  int printed = printf("]");
+  printf("]");
   if (correlation != NULL) {
     cJSON *object = cJSON_CreateObject();
     add_number(object, "value", correlation->value);
@@ -98,17 +90,17 @@ static plm_status finish_json(const struct plm_rank_correlation *correlation,
     add_number(object, "count", (double)correlation->count);
     char *text = plm_json_bytes(object, false);
     cJSON_Delete(object);
-    printed = printf(",\"spearman\":%s", text);
+    printf(",\"spearman\":%s", text);
     free(text);
   }
-  return printed < 0 || puts("}") == EOF || fflush(stdout) != 0 ? json_failed(error) : PLM_OK;
+  puts("}");
 }
 
 plm_status plm_score_output_finish(struct plm_score_output *output,
                                    const struct plm_rank_correlation *correlation,
                                    struct plm_error *error)
 {
-  if (output->json) PLM_TRY(finish_json(correlation, error));
+  if (output->json) finish_json(correlation);
   return output->csv != NULL ? plm_output_finish(output->csv, error) : PLM_OK;
 }
 

@@ -34,7 +34,8 @@ struct plm_score_row {
 /* *written is the score as it was written, with six decimals. */
 plm_status plm_score_output_add(struct plm_score_output *output, const struct plm_score_row *row,
                                 double *written, struct plm_error *error);
-/* Completes the output. correlation may be NULL. */
+/* Completes the output. correlation may be NULL. Whether the end of the object could be written,
+ * plm_program_flush_output says. */
 plm_status plm_score_output_finish(struct plm_score_output *output,
                                    const struct plm_rank_correlation *correlation,
                                    struct plm_error *error);

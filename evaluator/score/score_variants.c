@@ -62,17 +62,15 @@ static void score_variants_report(struct scoring *scoring, struct plm_error *err
   if (scoring->wrong <= SHOWN_ERRORS) log_without_hint(error);
 }
 
-/* Checks one entry. If it is wrong, that is reported, and the result is still PLM_OK. */
-static plm_status check_entry(struct scoring *scoring, const struct plm_variant_entry *entry,
-                              struct plm_variant *variant, struct plm_error *error)
+/* Checks one entry, and reports if it is wrong. */
+static void check_entry(struct scoring *scoring, const struct plm_variant_entry *entry,
+                        struct plm_variant *variant, struct plm_error *error)
 {
   plm_status status =
       plm_variant_parse(scoring->wild_type, entry->text, entry->size, variant, error);
   if (status == PLM_OK) status = plm_variant_scorer_expect(scoring->scorer, variant, error);
-  if (status == PLM_NO_MEMORY) return status;
   if (status != PLM_OK) score_variants_report(scoring, error);
   plm_numbering_add(&scoring->numbering, scoring->wild_type->tokenizer, entry->text, entry->size);
-  return PLM_OK;
 }
 
 static plm_status score_variants_explain(struct scoring *scoring, struct plm_error *error)
@@ -102,11 +100,10 @@ static plm_status score_variants_check_all(struct scoring *scoring, struct plm_e
     status = plm_variant_reader_next(scoring->reader, &entry, &ended, error);
     if (ended) break;
     scoring->variants++;
-    if (status == PLM_FORMAT)
+    if (status == PLM_OK)
+      check_entry(scoring, &entry, &variant, error);
+    else
       score_variants_report(scoring, error);
-    else if (status == PLM_OK)
-      status = check_entry(scoring, &entry, &variant, error);
-    if (status != PLM_OK && status != PLM_FORMAT) break;
   }
   plm_variant_deinit(&variant);
   if (status != PLM_OK) return status;
@@ -134,7 +131,7 @@ static void keep_in_map(struct scoring *scoring, const struct plm_variant *varia
   scoring->map[(size_t)variant->items[0].place * PLM_HEAT_MAP_ROWS + (size_t)row] = score;
 }
 
-static plm_status draw_map(const struct scoring *scoring, struct plm_error *error)
+static void draw_map(const struct scoring *scoring)
 {
   enum { COLUMNS = 100 }; /* if stdout is no terminal */
   struct winsize window = {0};
@@ -142,7 +139,6 @@ static plm_status draw_map(const struct scoring *scoring, struct plm_error *erro
   if (window.ws_col == 0) window.ws_col = COLUMNS;
   plm_heat_map_draw(stdout, scoring->wild_type, scoring->map, window.ws_col,
                     scoring->request->color);
-  return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
 }
 
 static plm_status has_changed(const struct scoring *scoring, struct plm_error *error)
@@ -315,7 +311,7 @@ plm_status plm_score_table(const struct plm_score_request *request, struct plm_i
   if (status == PLM_OK) status = score_variants_check_all(&scoring, error);
   if (status == PLM_OK) status = score_all(&scoring, error);
   if (status == PLM_OK) status = score_variants_compare(&scoring, error);
-  if (status == PLM_OK && request->plot) status = draw_map(&scoring, error);
+  if (status == PLM_OK && request->plot) draw_map(&scoring);
   score_variants_close_all(&scoring);
   return status;
 }

@@ -5,7 +5,6 @@
 
 #include "common/base/numbers/hash.h"
 #include "common/base/text/text.h"
-#include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
 
 struct hashed_row {
@@ -21,7 +20,7 @@ static int compare_hashes(const void *a, const void *b)
 {
   const struct hashed_row *x = a, *y = b;
   if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
-  return x->row < y->row ? -1 : x->row > y->row;
+  return (x->row > y->row) - (x->row < y->row);
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -62,7 +61,6 @@ static plm_status hash_rows(struct plm_csv_file *csv, const char *name, struct h
     PLM_TRY(plm_csv_next(csv, &row, error));
     if (row.count == 0) return PLM_OK;
     PLM_TRY(add_row(rows, &row, column, error));
-    if (rows->count % 65536 == 0) PLM_TRY(plm_stop_check("", error));
   }
 }
 

@@ -67,8 +67,7 @@ static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_t
   struct plm_sequence sequence;
   bool ended;
   PLM_TRY(next_sequence(reader, &sequence, &ended, error));
-  if (ended || sequence.length == 0)
-    return plm_error_set(error, PLM_FORMAT, "%s has no sequence", file);
+  if (ended) return plm_error_set(error, PLM_FORMAT, "%s has no sequence", file);
   if (sequence.too_long)
     return plm_error_set(error, PLM_LIMIT, "%s: a wild type has at most %d residues, not %llu",
                          file, PLM_WILD_TYPE_LIMIT, (unsigned long long)sequence.length);
