@@ -10,6 +10,7 @@
 
 #include "evaluator/score/assay_scores.h"
 #include "tests/support/harness/failing_disk.h"
+#include "tests/support/harness/failing_entries.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
@@ -150,8 +151,10 @@ static plm_status read_both(const char *assay_text, const char *scored, double c
                             struct plm_assay_values *values, struct plm_error *error)
 {
   struct plm_assay assay = {.cutoff = cutoff};
+  const long at = failing_disk_pause();
   put("assay.csv", assay_text);
   put("scored.csv", scored);
+  failing_disk_resume(at);
   snprintf(assay.file, sizeof assay.file, "%s", scratch_path("assay.csv"));
   return plm_assay_scores_read(scratch_path("scored.csv"), &assay, 0, values, error);
 }
@@ -216,6 +219,25 @@ static void many_scores_are_read(void **state)
   free(scored);
 }
 
+/* A sample is of the column that names the variants. */
+static void a_sample_needs_its_column(void **state)
+{
+  (void)state;
+  for (int indels = 0; indels < 2; indels++) {
+    struct plm_assay assay = {.cutoff = 0, .indels = indels};
+    struct plm_assay_values values;
+    struct plm_error error = {0};
+    put("assay.csv", "mutant,DMS_score\nA1G,1\n");
+    put("scored.csv", "mutant,DMS_score,plm_score\nA1G,1,2\n");
+    snprintf(assay.file, sizeof assay.file, "%s", scratch_path("assay.csv"));
+    assert_int_equal(plm_assay_scores_read(scratch_path("scored.csv"), &assay, 1, &values, &error),
+                     indels ? PLM_CONFIG : PLM_OK);
+    if (indels) assert_non_null(strstr(error.what, "has no column \"mutated_sequence\""));
+    assert_int_equal(values.count, !indels);
+    plm_assay_values_deinit(&values);
+  }
+}
+
 static plm_status read_three(void *context, struct plm_error *error)
 {
   static const double expected[] = {7, 1, 0, 8, 2, 1, 9, 3, 1};
@@ -231,8 +253,9 @@ static plm_status read_three(void *context, struct plm_error *error)
 
 static void a_lack_of_memory_is_an_error(void **state)
 {
+  static const char *const unnoticed[] = {"+stat *.csv", NULL}; /* a file of unknown kind is read */
   (void)state;
-  failing_disk_try(read_three, NULL, NULL);
+  failing_disk_try(read_three, NULL, unnoticed);
   failing_memory_try(read_three, NULL, 3);
 }
 
@@ -290,6 +313,7 @@ int main(void)
       cmocka_unit_test(an_assay_has_its_file),
       cmocka_unit_test(scores_are_read_beside_measurements),
       cmocka_unit_test(many_scores_are_read),
+      cmocka_unit_test(a_sample_needs_its_column),
       cmocka_unit_test(a_lack_of_memory_is_an_error),
       cmocka_unit_test(other_files_are_refused),
   };

@@ -1,6 +1,6 @@
 /* The statistics of an assay against numbers of scipy, scikit-learn and numpy, with ties and
  * unknown classes, where they are undefined, and their means over assays. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,6 +94,14 @@ static void where_they_are_undefined(void **state)
   values.count = 1;
   assert_int_equal(plm_assay_statistics(&values, got, NULL), PLM_OK);
   near(got, (double[]){NAN, NAN, NAN, NAN, 1});
+  /* The variants whose classes are known are predicted to be unfit, or fit. */
+  double four[] = {1, 2, 3, 4}, low[] = {1, 0, NAN, NAN}, high[] = {NAN, NAN, 1, 0};
+  values = (struct plm_assay_values){four, four, low, 4};
+  assert_int_equal(plm_assay_statistics(&values, got, NULL), PLM_OK);
+  assert_true(got[PLM_ASSAY_MCC] == 0);
+  values.fit = high;
+  assert_int_equal(plm_assay_statistics(&values, got, NULL), PLM_OK);
+  assert_true(got[PLM_ASSAY_MCC] == 0);
 }
 
 /* Three types; one has a protein with two assays, one an assay without a correlation. */
@@ -127,6 +135,27 @@ static void means_are_of_proteins_then_of_types(void **state)
   free(means);
 }
 
+static plm_status compute(void *context, struct plm_error *error)
+{
+  double score[] = {1, 2, 3}, fit[] = {1, 0, 1}, overall[PLM_ASSAY_STATISTICS];
+  const struct plm_assay_values values = {score, score, fit, 3};
+  struct plm_assay_result result = {.uniprot = "P", .selection = "A"};
+  struct plm_assay_mean *means;
+  size_t count;
+  (void)context;
+  PLM_TRY(plm_assay_statistics(&values, result.statistics, error));
+  PLM_TRY(plm_assay_means(&result, 1, &means, &count, overall, error));
+  assert_true(overall[PLM_ASSAY_SPEARMAN] == 1);
+  free(means);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_an_error(void **state)
+{
+  (void)state;
+  failing_memory_try(compute, NULL, 5);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -134,6 +163,7 @@ int main(void)
       cmocka_unit_test(what_the_best_variants_have),
       cmocka_unit_test(where_they_are_undefined),
       cmocka_unit_test(means_are_of_proteins_then_of_types),
+      cmocka_unit_test(a_lack_of_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,6 +177,25 @@ static void a_table_of_sequences(void **state)
   inference_case_close(&c);
 }
 
+/* A model without a longest length gets room for the wild type, if that is longer than all. */
+static void there_is_room_for_the_wild_type(void **state)
+{
+  (void)state;
+  static const char *const tables[] = {"mutated_sequence\nMK\n", "mutated_sequence\nMKLAVGG\n"};
+  static const uint32_t tokens[] = {6 + 2, 7 + 2};
+  for (int i = 0; i < 2; i++) {
+    struct inference_case c;
+    struct plm_error error;
+    inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 4, 2);
+    c.inference.limit = 64;
+    if (score_table(&c, tables[i], &error) != PLM_OK) fail_msg("%s", error.what);
+    c.c.masks = c.inference.masks; /* there are new ones */
+    assert_int_equal(c.inference.config.max_length, tokens[i]);
+    assert_int_equal(unlink(scratch_path("out.csv")), 0);
+    inference_case_close(&c);
+  }
+}
+
 /* Each sequence is checked before any is scored, and the error names its line. */
 static void wrong_sequences_are_named(void **state)
 {
@@ -186,6 +205,7 @@ static void wrong_sequences_are_named(void **state)
   } cases[] = {
       {"mutated_sequence\nMKLAVG\nMK1AV\n", "letter 3 of the sequence is not a residue"},
       {"mutated_sequence,n\nMKLAVG,1\n,2\n", "there is no sequence"},
+      {"mutated_sequence,n\nMKLAVG,1\nMKL\n", "the row has 1 fields, but the header has 2"},
   };
   struct inference_case c;
   struct plm_error error;
@@ -193,7 +213,8 @@ static void wrong_sequences_are_named(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     assert_int_equal(score_table(&c, cases[i].csv, &error), PLM_FORMAT);
     assert_string_equal(error.what, cases[i].what);
-    assert_non_null(strstr(error.where, "table.csv:3: column mutated_sequence"));
+    assert_non_null(
+        strstr(error.where, i < 2 ? "table.csv:3: column mutated_sequence" : "table.csv:3"));
     assert_false(plm_file_exists(scratch_path("out.csv")));
   }
   enum { HEADER = 17 }; /* bytes */
@@ -213,7 +234,8 @@ static void a_table_that_changes_is_refused(void **state)
   } tables[] = {{"mutated_sequence\nMKLAVGG\nMK\n", false}, /* none is longer than the longest */
                 {"mutated_sequence\nMKLAVGGG\nMK\n", true},
                 {"mutated_sequence\nMKLAVG\nM1\n", true},
-                {"mutated_sequence\nMKLAVG\n \n", true}};
+                {"mutated_sequence\nMKLAVG\n \n", true},
+                {"mutated_sequence\nMKLAVG\nMK,1\n", true}};
   struct inference_case c;
   char path[PLM_PATH_SIZE];
   (void)state;
@@ -227,7 +249,9 @@ static void a_table_that_changes_is_refused(void **state)
     changing_file(path, NULL);
     assert_int_equal(status, tables[i].refused ? PLM_FORMAT : PLM_OK);
     snprintf(expected, sizeof expected, "%s changed while it was read", path);
-    if (tables[i].refused) assert_string_equal(error.what, expected);
+    if (tables[i].refused)
+      assert_string_equal(error.what,
+                          i < 4 ? expected : "the row has 2 fields, but the header has 1");
     assert_int_equal(access(scratch_path("out.csv"), F_OK), tables[i].refused ? -1 : 0);
     if (!tables[i].refused) assert_int_equal(unlink(scratch_path("out.csv")), 0);
   }
@@ -238,6 +262,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(they_are_those_of_the_definition),
                                      cmocka_unit_test(a_table_of_sequences),
+                                     cmocka_unit_test(there_is_room_for_the_wild_type),
                                      cmocka_unit_test(wrong_sequences_are_named),
                                      cmocka_unit_test(a_table_that_changes_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);

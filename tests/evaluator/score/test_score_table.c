@@ -19,6 +19,7 @@
 #include "tests/support/cases/inference_case.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/changing_file.h"
+#include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
 #define RESIDUES "MKLAVG"
@@ -240,6 +241,66 @@ static void rows_go_to_standard_output(void **state)
   assert_non_null(strstr(captured_end(), "MKLAVGSERTIDPKQNFYHW\n")); /* 100 columns have room */
 }
 
+/* The map has variants with one substitution by an amino acid, and nothing of the others. */
+static void a_map_has_single_substitutions(void **state)
+{
+  (void)state;
+  static const char *const texts[] = {"M1A", "K2L:G6V", "A4X", "A4A"};
+  char *maps[2];
+  for (size_t count = 1; count <= 4; count += 3) {
+    struct plm_score_request request = request_of(NULL);
+    request.reader.texts = texts;
+    request.reader.text_count = count;
+    request.output = NULL;
+    request.plot = true;
+    maps[count / 4] = strdup(said(&request, STDOUT_FILENO));
+  }
+  assert_string_equal(maps[1], maps[0]);
+  free(maps[0]);
+  free(maps[1]);
+}
+
+/* A gap of an alignment is no position. */
+static void gaps_have_no_substitutions(void **state)
+{
+  (void)state;
+  static const struct plm_wild_type gapped = {"gapped", (const uint8_t *)"MK-A", 4, 1,
+                                              PLM_TOKENIZER_ESM};
+  const struct plm_score_request request = request_of(NULL);
+  captured_begin(STDERR_FILENO);
+  assert_int_equal(plm_score_table(&request, &model.inference, &gapped, NULL), PLM_OK);
+  const char *text = captured_end();
+  if (strstr(text, "57 variants of gapped\n") == NULL) fail_msg("%s", text); /* 19 * 3 */
+  char *rows = output();
+  assert_null(strstr(rows, "\n-"));
+  assert_non_null(strstr(rows, "\nK2Y,"));
+  assert_non_null(strstr(rows, "\nA4C,"));
+  free(rows);
+}
+
+/* More rows than are scored together. */
+static void many_rows_are_scored(void **state)
+{
+  (void)state;
+  enum { ROWS = 16384 + 1 };
+  char *csv = must(malloc(ROWS * 16 + 16)), expected[40];
+  char *at = csv + sprintf(csv, "mutant,dms\n");
+  for (int i = 0; i < ROWS; i++) at += sprintf(at, "%s,%d\n", i % 2 == 0 ? "M1A" : "K2L", i);
+  const struct plm_score_request request = request_of(csv);
+  free(csv);
+  (void)said(&request, STDERR_FILENO);
+  char *rows = output(), *line = strchr(rows, '\n') + 1;
+  const double scores[] = {score_of("M1A"), score_of("K2L")};
+  for (int i = 0; i < ROWS; i++) {
+    snprintf(expected, sizeof expected, "%s,%d,%.6f\n", i % 2 == 0 ? "M1A" : "K2L", i,
+             scores[i % 2]);
+    if (strncmp(line, expected, strlen(expected)) != 0) fail_msg("%.40s is not %s", line, expected);
+    line += strlen(expected);
+  }
+  assert_string_equal(line, "");
+  free(rows);
+}
+
 static void all_substitutions_are_scored(void **state)
 {
   (void)state;
@@ -294,7 +355,8 @@ static void wrong_variants_are_told_and_counted(void **state)
   for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
     char csv[2000] = "mutant,dms\nM1A,1\n", what[100];
     struct plm_error error;
-    for (int k = 0; k < wrongs[i]; k++) strcat(csv, k % 2 == 0 ? "W1A,1\n" : "M1A,x\n");
+    for (int k = 0; k < wrongs[i]; k++)
+      strcat(csv, k % 2 == 0 ? "W1A,1\n" : k % 4 == 1 ? "M1A,x\n" : "M1A,inf\n");
     struct plm_score_request request = request_of(csv);
     const char *text = fails(&request, &error);
     assert_int_equal(count_of(text, "table.csv"), wrongs[i] < 20 ? wrongs[i] : 20);
@@ -378,6 +440,10 @@ static void options_have_to_fit_the_model(void **state)
     request.checkpoint = folder;
     request.wild_type = RESIDUES;
     request.masking_given = true;
+    request.max_length = 1 << 30; /* no model has positions for so many */
+    assert_int_equal(plm_score_variants(&request, other.inference.ops, &error), PLM_USAGE);
+    assert_memory_equal(error.what, "--max-length", strlen("--max-length"));
+    request.max_length = 0;
     if (!bytes) {
       assert_int_equal(plm_score_variants(&request, other.inference.ops, &error), PLM_USAGE);
       assert_non_null(strstr(error.what, "is a causal model, which masks nothing"));
@@ -456,6 +522,9 @@ int main(void)
       TEST(a_correlation_is_told_with_its_interval),
       TEST(json_has_each_variant_and_the_correlation),
       TEST(rows_go_to_standard_output),
+      TEST(a_map_has_single_substitutions),
+      TEST(gaps_have_no_substitutions),
+      TEST(many_rows_are_scored),
       TEST(all_substitutions_are_scored),
       TEST(a_single_wrong_variant_is_the_error),
       TEST(wrong_variants_are_told_and_counted),

@@ -1,6 +1,7 @@
 /* Variants as text: what is accepted, and every way in which a variant may be wrong. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "evaluator/score/variant.h"
@@ -98,6 +99,7 @@ static void what_is_wrong_is_named(void **state)
   refuses("A4G:", PLM_FORMAT, "a mutation is missing");
   refuses("A4", PLM_FORMAT, "\"A4\" is not a substitution");
   refuses("4G", PLM_FORMAT, "not a substitution");
+  refuses("14G", PLM_FORMAT, "\"14G\" is not a substitution");
   refuses("A-4G", PLM_FORMAT, "A-4G: the wild type has positions 1 to 10, and none numbered -4");
   refuses("A-G", PLM_FORMAT, "not a substitution");
   refuses("A--4G", PLM_UNSUPPORTED, "not supported");
@@ -108,6 +110,12 @@ static void what_is_wrong_is_named(void **state)
   refuses("A4_Y5insG", PLM_UNSUPPORTED, "not supported");
   refuses("A4*", PLM_UNSUPPORTED, "not supported");
   refuses("A4-", PLM_UNSUPPORTED, "not supported");
+  char text[100], what[200];
+  for (int size = 79; size <= 81; size++) { /* at most 80 letters are shown */
+    snprintf(text, sizeof text, "%0*d", size, 7);
+    snprintf(what, sizeof what, "\"%.80s\" is not a substitution", text);
+    refuses(text, PLM_FORMAT, what);
+  }
 }
 
 /* A numbering is found only if it is the only one that fits. */
@@ -134,6 +142,40 @@ static void another_numbering_is_found(void **state)
   plm_numbering_deinit(&numbering);
 }
 
+/* All that is around the wild type looks as if it belonged to it. */
+static void a_numbering_has_each_position_within(void **state)
+{
+  (void)state;
+  static const char *const others[] = {"T95A", "T96A", "T105A", "T106A"};
+  const struct plm_wild_type within = {.residues = (const uint8_t *)"TTTTTYTTTTTTTTTT" + 5,
+                                       .length = 6,
+                                       .tokenizer = PLM_TOKENIZER_ESM};
+  for (int i = 0; i < 4; i++) {
+    struct plm_numbering numbering = {0};
+    int64_t first;
+    plm_numbering_add(&numbering, esm.tokenizer, "Y100A", 5);
+    plm_numbering_add(&numbering, esm.tokenizer, others[i], strlen(others[i]));
+    assert_int_equal(plm_numbering_fit(&numbering, &within, &first), i == 2);
+    if (i == 2) assert_int_equal(first, 100);
+    plm_numbering_deinit(&numbering);
+  }
+}
+
+/* So many claims are kept; what comes after them does not count. */
+static void later_claims_are_ignored(void **state)
+{
+  (void)state;
+  struct plm_numbering numbering = {0};
+  int64_t first;
+  for (int i = 0; i < PLM_NUMBERING_CLAIMS; i++) /* claims of the same position are not repeated */
+    plm_numbering_add(&numbering, esm.tokenizer, i % 2 == 0 ? "T103A" : "M101A", 5);
+  plm_numbering_add(&numbering, esm.tokenizer, "W103A", 5);
+  assert_int_equal(numbering.count, PLM_NUMBERING_CLAIMS);
+  assert_true(plm_numbering_fit(&numbering, &esm, &first));
+  assert_int_equal(first, 101);
+  plm_numbering_deinit(&numbering);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -142,6 +184,8 @@ int main(void)
       cmocka_unit_test(other_numbering_and_other_text),
       cmocka_unit_test(what_is_wrong_is_named),
       cmocka_unit_test(another_numbering_is_found),
+      cmocka_unit_test(a_numbering_has_each_position_within),
+      cmocka_unit_test(later_claims_are_ignored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* A sample of the rows of a table: its size, that it does not depend on the order of the rows, that
  * larger samples contain smaller ones, and rows that are equal. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +110,36 @@ static void a_missing_column_is_named(void **state)
   assert_non_null(strstr(error.what, "t.csv has no column \"mutant\""));
 }
 
+static void a_table_without_rows_has_an_empty_sample(void **state)
+{
+  (void)state;
+  struct plm_variant_sample sample;
+  scratch_write(scratch_path("t.csv"), "mutant\n", 7);
+  assert_int_equal(plm_variant_sample_read(scratch_path("t.csv"), "mutant", 2, &sample, NULL),
+                   PLM_OK);
+  assert_int_equal(sample.count, 0);
+  assert_false(plm_variant_sample_takes(&sample));
+  plm_variant_sample_deinit(&sample);
+}
+
+static plm_status sample_rows(void *context, struct plm_error *error)
+{
+  struct plm_variant_sample sample;
+  (void)context;
+  const plm_status status =
+      plm_variant_sample_read(scratch_path("t.csv"), "mutant", 2, &sample, error);
+  if (status == PLM_OK) assert_int_equal(sample.count, 2);
+  plm_variant_sample_deinit(&sample);
+  return status;
+}
+
+static void a_lack_of_memory_is_an_error(void **state)
+{
+  (void)state;
+  make_table(1);
+  failing_memory_try(sample_rows, NULL, 2);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -117,6 +147,8 @@ int main(void)
       cmocka_unit_test(equal_rows_are_counted_one_by_one),
       cmocka_unit_test(a_short_row_has_an_empty_field),
       cmocka_unit_test(a_missing_column_is_named),
+      cmocka_unit_test(a_table_without_rows_has_an_empty_sample),
+      cmocka_unit_test(a_lack_of_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* A wild type is a file with one sequence, or the letters themselves. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "evaluator/score/wild_type_file.h"
 #include "tests/support/harness/scratch.h"
@@ -82,6 +84,27 @@ static void a_file_has_one_sequence(void **state)
   refuses(file("two.fasta", ">a\nMK\n>b\nLA\n"), PLM_TOKENIZER_ESM, PLM_FORMAT,
           "two.fasta has more than one sequence");
   refuses(file("none.fasta", "\n"), PLM_TOKENIZER_ESM, PLM_FORMAT, "none.fasta has no sequence");
+  refuses(file("empty.fasta", ">a\n"), PLM_TOKENIZER_ESM, PLM_FORMAT,
+          "record \"a\": empty sequence");
+}
+
+/* "-" is no letter, also if a file is called so. */
+static void it_may_come_from_standard_input(void **state)
+{
+  (void)state;
+  const int before = dup(STDIN_FILENO);
+  for (int i = 0; i < 2; i++) {
+    const char *path = file("input.fasta", i == 0 ? ">piped\nMKL\n" : "\n");
+    const int opened = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(opened >= 0 && dup2(opened, STDIN_FILENO) == STDIN_FILENO);
+    if (i == 0)
+      reads("-", PLM_TOKENIZER_BYTE, "piped", "MKL");
+    else
+      refuses("-", PLM_TOKENIZER_BYTE, PLM_FORMAT, "has no sequence");
+    close(opened);
+  }
+  if (before >= 0) assert_int_equal(dup2(before, STDIN_FILENO), STDIN_FILENO);
+  close(before);
 }
 
 static void a_wild_type_has_a_longest_length(void **state)
@@ -101,6 +124,7 @@ int main(void)
       cmocka_unit_test(letters_are_the_sequence),
       cmocka_unit_test(chains_are_scored_apart),
       cmocka_unit_test(a_file_has_one_sequence),
+      cmocka_unit_test(it_may_come_from_standard_input),
       cmocka_unit_test(a_wild_type_has_a_longest_length),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
