@@ -28,7 +28,8 @@ static void name_layer(const char *prefix, char name[40])
 {
   if (strncmp(prefix, "plm.", 4) == 0) prefix += 4;
   const size_t length = strlen(prefix);
-  snprintf(name, 40, "%.*s", (int)(length > 0 ? length - 1 : 0), prefix);
+  PLM_ASSERT(length > 0);
+  snprintf(name, 40, "%.*s", (int)length - 1, prefix);
 }
 
 static uint32_t chunks_of(const struct plm_inference *inference)

@@ -85,7 +85,8 @@ static plm_status count_chunks(const struct plm_corpus_stream *state, uint64_t *
   uint32_t *counts = plm_alloc(state->windows * sizeof *counts);
   const plm_status status = plm_plan_window_chunks(state->plan, 0, 0, state->windows,
                                                    plm_plan_read_corpus, &from, counts, error);
-  for (uint64_t w = 0; w < state->windows && status == PLM_OK; w++) *total += counts[w];
+  if (status == PLM_OK)
+    for (uint64_t w = 0; w < state->windows; w++) *total += counts[w];
   free(counts);
   return status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/numbers/philox.h"
+#include "common/base/status.h"
 
 void plm_bootstrap_draw(uint32_t replicate, size_t units, double *drawn)
 {
@@ -24,11 +25,13 @@ static int bootstrap_ascending(const void *left, const void *right)
   return (a > b) - (a < b);
 }
 
+/* Of at least two values; the share is less than 1. */
 static double bootstrap_percentile(const double *sorted, size_t count, double share)
 {
   const double place = (double)(count - 1) * share;
-  const size_t below = (size_t)floor(place), above = below + 1 < count ? below + 1 : below;
-  return sorted[below] + (sorted[above] - sorted[below]) * (place - (double)below);
+  const size_t below = (size_t)floor(place);
+  PLM_ASSERT(below + 1 < count);
+  return sorted[below] + (sorted[below + 1] - sorted[below]) * (place - (double)below);
 }
 
 void plm_bootstrap_interval(double *values, double *low, double *high)

@@ -19,12 +19,12 @@ static double weighted_mean(const double *values, const double *weights, size_t 
   return sum / total;
 }
 
-/* Whether the values that count are not all the same. The sum of their squares is no sign of that:
+/* Whether the values that count, of which there is one, are not all the same. The sum of their squares is no sign of that:
  * the mean of equal values may be off by a rounding. */
 static bool varies(const double *values, const double *weights, size_t count)
 {
   size_t first = 0;
-  while (first < count && !(weight(weights, first) > 0)) first++;
+  while (!(weight(weights, first) > 0)) first++;
   for (size_t i = first; i < count; i++)
     if (weight(weights, i) > 0 && values[i] != values[first]) return true;
   return false;
