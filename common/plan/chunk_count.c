@@ -17,33 +17,38 @@ struct groups_of {
   const void *context;
 };
 
-/* Adds the sizes of the pieces of a group's documents to the histogram. */
-static void count_sizes(const struct plm_plan *plan, const struct plm_plan_group *group,
-                        uint32_t *histogram)
+/* Adds the sizes of the pieces of a group's documents to the histogram, whose numbers overflow if
+ * there are too many. Returns how many there are. */
+static uint64_t count_sizes(const struct plm_plan *plan, const struct plm_plan_group *group,
+                            uint32_t *histogram)
 {
   const uint64_t max_length = plan->parameters.max_length;
   const bool split = plan->parameters.truncate == PLM_TRUNCATE_SPLIT;
+  uint64_t pieces = group->count;
   for (uint32_t i = 0; i < group->count; i++) {
     uint64_t tokens = tokens_of(group->lengths[i]);
     if (tokens > max_length) {
       if (split) histogram[units_of(plan, max_length)] += (uint32_t)(tokens / max_length);
+      if (split) pieces += (tokens - 1) / max_length;
       tokens = split ? tokens % max_length : max_length;
       if (tokens == 0) continue;
     }
     histogram[units_of(plan, tokens)]++;
   }
+  return pieces;
 }
 
 static plm_status count_best_fit(const struct groups_of *of, struct plm_rooms *rooms,
                                  uint32_t *histogram, uint64_t *chunks, struct plm_error *error)
 {
   struct plm_plan_group group;
+  uint64_t pieces = 0;
   memset(histogram, 0, ((size_t)rooms->capacity + 1) * sizeof *histogram);
   for (uint32_t i = 0; i < of->count; i++) {
     PLM_TRY(of->read(of->context, of->epoch, i, of->groups[i], &group, error));
-    count_sizes(of->plan, &group, histogram);
+    pieces += count_sizes(of->plan, &group, histogram);
   }
-  *chunks = plm_pack_best_fit_count(rooms, histogram);
+  *chunks = pieces < INT32_MAX ? plm_pack_best_fit_count(rooms, histogram) : pieces;
   return PLM_OK;
 }
 

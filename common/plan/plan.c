@@ -159,7 +159,7 @@ static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_
   if (p->token_limit == 0 || documents == 0) return PLM_OK;
   PLM_TRY(plm_corpus_cursor_open(corpus, &cursor, error));
   plm_status status = PLM_OK;
-  for (*within = 0; *within < documents && more == count && status == PLM_OK; *within += more) {
+  for (*within = 0; *within < documents && more == count; *within += more) {
     const uint64_t group = *within / PLM_GROUP_DOCUMENTS;
     const uint32_t *lengths = NULL;
     status = plm_corpus_proven_lengths(cursor, split, group, &lengths, error);
@@ -227,11 +227,10 @@ static bool is_permutation(const uint32_t *items, uint32_t count)
 {
   uint64_t sum = 0, squares = 0;
   for (uint32_t i = 0; i < count; i++) {
-    if (items[i] >= count) return false;
     sum += items[i] - (uint64_t)i;
     squares += (uint64_t)items[i] * items[i] - (uint64_t)i * i;
   }
-  return sum == 0 && squares == 0;
+  return (sum | squares) == 0;
 }
 
 /* The permutation of an epoch. The caller holds the lock. */
@@ -328,11 +327,10 @@ plm_status plm_plan_read_corpus(const void *plan_corpus, uint64_t epoch, uint32_
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error)
 {
-  if (epoch > UINT32_MAX ||
-      plan->windows > UINT32_MAX) /* the counters of the random draws have 32 bits */
-    return plm_error_set(error, PLM_LIMIT,
-                         "epoch %llu with %llu windows: a plan numbers at most 2^32 of each",
-                         (unsigned long long)epoch, (unsigned long long)plan->windows);
+  PLM_ASSERT(plan->windows <= plan->groups); /* which are fewer than 2^32 */
+  if (epoch > UINT32_MAX)                    /* the counters of the random draws have 32 bits */
+    return plm_error_set(error, PLM_LIMIT, "epoch %llu: a plan numbers at most 2^32 epochs",
+                         (unsigned long long)epoch);
   if (count > plan->windows || first > plan->windows - count)
     return plm_error_set(error, PLM_NOT_FOUND, "window %llu does not exist: an epoch has %llu",
                          (unsigned long long)(first + count - 1),

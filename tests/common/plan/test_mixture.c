@@ -258,6 +258,8 @@ static void damaged_history_is_refused(void **state)
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[-1],\"final_weights\":[null]}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[]}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[\"x\"]}]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":{\"a\":1},\"final_weights\":[1]}]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":{\"a\":1}}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1,1],\"final_weights\":[1,1]},"
       "{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1,2],\"final_weights\":[1,1]}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1,1],\"final_weights\":[1,1]},"

@@ -110,8 +110,7 @@ static void windows_that_do_not_exist_are_refused(void **state)
   assert_int_equal(known_split_window(&split, plan, last, 2, &window, &error), PLM_OK);
   assert_int_equal(known_split_window(&split, plan, 0, 3, &window, &error), PLM_NOT_FOUND);
   assert_int_equal(known_split_window(&split, plan, last + 1, 0, &window, &error), PLM_LIMIT);
-  assert_string_equal(error.what,
-                      "epoch 4294967296 with 3 windows: a plan numbers at most 2^32 of each");
+  assert_string_equal(error.what, "epoch 4294967296: a plan numbers at most 2^32 epochs");
   plm_plan_close(plan);
   plm_window_deinit(&window);
 }
@@ -133,6 +132,45 @@ static void groups_are_counted_in_32_bits(void **state)
   assert_int_equal(plm_plan_open(&p, most + 1, 0, &plan, &error), PLM_LIMIT);
   assert_null(plan);
   assert_string_equal(error.what, "1099511627265 documents are more than a plan can hold");
+}
+
+/* A window has fewer than INT32_MAX pieces, and as many chunks at the most. */
+static void pieces_are_counted_in_31_bits(void **state)
+{
+  (void)state;
+  enum { MOST = 64 };
+  static uint32_t lengths[MOST];
+  for (int packing = PLM_PACKING_BEST_FIT; packing <= PLM_PACKING_NEXT_FIT; packing++) {
+    struct plm_plan_parameters p = ordinary();
+    p.max_length = 4;
+    p.alignment = 1;
+    p.truncate = PLM_TRUNCATE_SPLIT;
+    p.packing = (enum plm_packing)packing;
+    for (int more = -1; more <= 1; more++) { /* of one piece; the last time, of 2^32 pieces */
+      const uint32_t documents = more == 1 ? MOST : 32;
+      const struct known_split split = {.lengths = lengths, .documents = documents};
+      struct plm_window window = {0};
+      struct plm_error error = {0};
+      uint32_t count;
+      for (uint32_t d = 0; d < documents; d++) lengths[d] = PLM_DOCUMENT_LIMIT - 2;
+      if (more < 1) lengths[31] += (uint32_t)(4 * (more - 1));
+      struct plm_plan *plan = known_split_plan(&split, &p);
+      const plm_status status = known_split_chunks(&split, plan, 0, 0, 1, &count, &error);
+      assert_int_equal(status, more < 0 ? PLM_OK : PLM_LIMIT);
+      if (more < 0)
+        assert_int_equal(count, INT32_MAX - 1);
+      else
+        assert_string_equal(error.what, "window 0 has too many chunks to count");
+      if (more >= 0) {
+        assert_int_equal(known_split_window(&split, plan, 0, 0, &window, &error), PLM_LIMIT);
+        assert_string_equal(error.what,
+                            more == 0 ? "a window has 2147483647 pieces, more than can be packed"
+                                      : "a window has 4294967296 pieces, more than can be packed");
+      }
+      plm_window_deinit(&window);
+      plm_plan_close(plan);
+    }
+  }
 }
 
 static void hash_covers_every_parameter(void **state)
@@ -228,6 +266,7 @@ int main(void)
       cmocka_unit_test(nonsense_is_refused),
       cmocka_unit_test(windows_that_do_not_exist_are_refused),
       cmocka_unit_test(groups_are_counted_in_32_bits),
+      cmocka_unit_test(pieces_are_counted_in_31_bits),
       cmocka_unit_test(hash_covers_every_parameter),
       cmocka_unit_test(hashes_stay),
       cmocka_unit_test(plans_of_a_configuration),

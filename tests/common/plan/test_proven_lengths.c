@@ -49,6 +49,7 @@ static void the_end_of_a_limit_is_proven(void **state)
   /* A split without documents is said to have none, whatever the limit is. */
   assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TEST, &plan, &error),
                    PLM_NOT_FOUND);
+  assert_string_equal(error.what, "the split has no documents");
   parameters.token_limit = limit;
   free(lengths);
   corpus = reopen_changed(corpus, PLM_GROUP_DOCUMENTS);
