@@ -12,7 +12,8 @@ const struct plm_label_schema *plm_corpus_cursor_schema(const struct plm_corpus_
 
 void plm_corpus_share_labels(struct plm_corpus *corpus, size_t bytes)
 {
-  if (corpus->label_frames == NULL && plm_corpus_has_labels(&corpus->description.info))
+  PLM_ASSERT(corpus->label_frames == NULL);
+  if (plm_corpus_has_labels(&corpus->description.info))
     corpus->label_frames = label_frames_open(bytes);
 }
 

@@ -78,7 +78,7 @@ static bool labels_parse_classes(const cJSON *object, struct plm_label_column *c
 {
   const cJSON *names = cJSON_GetObjectItemCaseSensitive(object, "classes"), *name;
   const int count = cJSON_GetArraySize(names);
-  if (!cJSON_IsArray(names) || (uint32_t)count > plm_label_most_classes(column->kind)) return false;
+  if (!cJSON_IsArray(names)) return false; /* whether there are too many, the schema's check says */
   column->classes = plm_alloc_zeroed((size_t)count, sizeof *column->classes);
   column->counts = plm_alloc_zeroed((size_t)count, sizeof *column->counts);
   cJSON_ArrayForEach(name, names)

@@ -33,8 +33,7 @@ uint32_t plm_label_most_classes(enum plm_label_kind kind)
 
 static void deinit_column(struct plm_label_column *column)
 {
-  for (uint32_t c = 0; c < column->class_count && column->classes != NULL; c++)
-    free(column->classes[c]);
+  for (uint32_t c = 0; c < column->class_count; c++) free(column->classes[c]);
   free(column->classes);
   free(column->counts);
   free(column->name);

@@ -153,7 +153,7 @@ plm_status plm_label_choose(enum plm_label_task task, const char *const *names, 
   choice->columns = plm_alloc_zeroed(count, sizeof *choice->columns);
   plm_status status = PLM_OK;
   for (uint32_t i = 0; i < count && status == PLM_OK; i++) {
-    for (uint32_t j = 0; j < i && status == PLM_OK; j++)
+    for (uint32_t j = 0; j < i; j++)
       if (strcmp(names[i], names[j]) == 0)
         status = plm_error_set(error, PLM_CONFIG, "column %s is named twice", names[i]);
     if (status == PLM_OK)
@@ -199,7 +199,7 @@ static plm_status batch_labels_grow(void *array, size_t *capacity, size_t count,
                                     struct plm_error *error)
 {
   void **at = array;
-  if (count <= *capacity && *at != NULL) return PLM_OK;
+  if (count <= *capacity) return PLM_OK;
   const size_t wanted = count + count / 4 + 16;
   free(*at);
   *capacity = 0;

@@ -78,6 +78,25 @@ static void other_forms_are_refused(void **state)
   plm_label_schema_deinit(&schema);
 }
 
+/* All bits of the last byte may be classes, and none behind them is. */
+static void masks_end_with_the_last_class(void **state)
+{
+  (void)state;
+  for (uint32_t classes = 7; classes <= 17; classes++) {
+    struct plm_label_column column = {
+        .name = (char[]){"c"}, .kind = PLM_LABEL_CLASSES, .class_count = classes};
+    const struct plm_label_schema schema = {.columns = &column, .count = 1};
+    const size_t last = (classes + 7) / 8;
+    uint8_t record[4] = {1};
+    assert_int_equal(plm_label_record_size(&schema, RESIDUES), 1 + last);
+    for (uint32_t bit = 0; bit < 8; bit++) {
+      record[last] = (uint8_t)(1u << bit);
+      assert_int_equal(plm_label_record_check(&schema, RESIDUES, record, NULL),
+                       8 * (last - 1) + bit < classes ? PLM_OK : PLM_FORMAT);
+    }
+  }
+}
+
 /* The functions that write a label, and the number of its classes. */
 static const struct {
   int32_t most;
@@ -131,6 +150,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
+      cmocka_unit_test(masks_end_with_the_last_class),
       cmocka_unit_test(other_forms_are_refused),
       cmocka_unit_test(classes_have_bounds),
   };
