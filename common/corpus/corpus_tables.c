@@ -77,9 +77,9 @@ static plm_status open_tree(const struct plm_corpus *corpus, enum plm_split spli
   const bool sums = kind == PLM_PROOF_SUMS;
   plm_status status = plm_proof_tree_open(kind, nodes, count, tree, error);
   free(nodes);
-  if (status == PLM_NO_MEMORY) return status;
-  if (status == PLM_OK && memcmp(plm_proof_tree_root(*tree)->hash,
-                                 sums ? of->cluster_root : of->root, PLM_PROOF_HASH_BYTES) == 0)
+  PLM_TRY(status);
+  if (memcmp(plm_proof_tree_root(*tree)->hash, sums ? of->cluster_root : of->root,
+             PLM_PROOF_HASH_BYTES) == 0)
     return PLM_OK;
   return not_as_written(corpus, split, sums ? "the clusters of " : "the roots of ",
                         " are not those that ingest wrote", error);
