@@ -261,25 +261,29 @@ static int descriptors(void)
 static void what_is_refused_is_closed(void **state)
 {
   (void)state;
-  struct plm_corpus_description description;
-  struct plm_text text = {0};
-  struct plm_error error = {0};
-  struct plm_corpus *corpus;
-  char path[PLM_PATH_SIZE], wanted[PLM_PATH_SIZE + 64];
-  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
-  description.info.splits[PLM_SPLIT_TRAIN].histogram[31]++; /* which the fingerprint leaves out */
-  plm_corpus_description_print(&description, true, &text);
-  plm_corpus_description_deinit(&description);
-  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL), PLM_OK);
-  assert_int_equal(plm_file_write(path, text.data, text.length, 0600, NULL), PLM_OK);
-  plm_text_deinit(&text);
-  const int before = descriptors();
-  assert_int_equal(plm_corpus_open(directory, NULL, &corpus, &error), PLM_CORRUPT);
-  assert_int_equal(descriptors(), before);
-  assert_null(corpus);
-  snprintf(wanted, sizeof wanted, "%s/data.mdb and its corpus.json do not belong together",
-           directory);
-  assert_string_equal(error.what, wanted);
+  static const uint64_t numbers[] = {1, 10}; /* of as many digits as before, or more */
+  for (int i = 0; i < 2; i++) {
+    struct plm_corpus_description description;
+    struct plm_text text = {0};
+    struct plm_error error = {0};
+    struct plm_corpus *corpus;
+    char path[PLM_PATH_SIZE], wanted[PLM_PATH_SIZE + 64];
+    assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+    /* which the fingerprint leaves out */
+    description.info.splits[PLM_SPLIT_TRAIN].histogram[31] = numbers[i];
+    plm_corpus_description_print(&description, true, &text);
+    plm_corpus_description_deinit(&description);
+    assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL), PLM_OK);
+    assert_int_equal(plm_file_write(path, text.data, text.length, 0600, NULL), PLM_OK);
+    plm_text_deinit(&text);
+    const int before = descriptors();
+    assert_int_equal(plm_corpus_open(directory, NULL, &corpus, &error), PLM_CORRUPT);
+    assert_int_equal(descriptors(), before);
+    assert_null(corpus);
+    snprintf(wanted, sizeof wanted, "%s/data.mdb and its corpus.json do not belong together",
+             directory);
+    assert_string_equal(error.what, wanted);
+  }
 }
 
 static int fails(enum call call)

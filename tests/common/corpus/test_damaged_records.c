@@ -113,6 +113,18 @@ static void other_number(uint8_t *record, size_t *size, const void *context)
   memcpy(record + set->at * sizeof set->value, &set->value, sizeof set->value);
 }
 
+/* Exchanges the first two numbers that differ. */
+static void exchanged_numbers(uint8_t *record, size_t *size, const void *context)
+{
+  uint32_t *numbers = (uint32_t *)(void *)record, i = 1;
+  (void)context;
+  while (numbers[i] == numbers[0]) i++;
+  assert_true((i + 1) * sizeof *numbers <= *size);
+  numbers[i] ^= numbers[0];
+  numbers[0] ^= numbers[i];
+  numbers[i] ^= numbers[0];
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Reads what a record of a kind has of a group. */
@@ -222,7 +234,8 @@ static void what_is_wrong_with_a_record_is_said(void **state)
 {
   static const size_t one = 1, four = 4, large = 1 << 14;
   static const struct set_number none = {7, 0}, negative = {9, UINT32_MAX},
-                                 above = {299, PLM_DOCUMENT_LIMIT + 1}, two = {1, 0};
+                                 above = {299, PLM_DOCUMENT_LIMIT + 1}, two = {1, 0},
+                                 large_cluster = {1, 99};
   static const char not_written[] = " is not what ingest wrote";
   static const char wrong_size[] = " states no content size, or a wrong one";
   static const struct row rows[] = {
@@ -253,6 +266,10 @@ static void what_is_wrong_with_a_record_is_said(void **state)
       {PLM_RECORD_CLUSTERS, shorter_record, &four, "record 0 of train.clusters has a wrong size",
        true, 0},
       {PLM_RECORD_CLUSTERS, other_number, &two, "do not add up to its documents", true, 0},
+      {PLM_RECORD_CLUSTERS, other_number, &large_cluster, "do not add up to its documents", true,
+       0},
+      {PLM_RECORD_CLUSTERS, exchanged_numbers, NULL,
+       "the clusters of train are not those that ingest wrote", true, 0},
       {PLM_RECORD_CHECKS, shorter_record, &one, "record 0 of train.checks has a wrong size", true,
        0},
       {PLM_RECORD_ROOTS, shorter_record, &one, "record 0 of train.roots has a wrong size", true, 0},
@@ -379,6 +396,18 @@ static void what_lmdb_says_is_told(void **state)
   snprintf(what, sizeof what, "cannot open %.200s/data.mdb: MDB_NOTFOUND: No matching key",
            scratch_path("dropped"));
   assert_memory_equal(error.what, what, strlen(what));
+  /* Flags decide how keys are compared. */
+  for (unsigned flags = 0; flags <= MDB_INTEGERKEY; flags += MDB_INTEGERKEY) {
+    const char *directory = scratch_path(flags == 0 ? "emptied" : "flagged");
+    plm_corpus_close(written_corpus_open(flags == 0 ? "emptied" : "flagged", &written));
+    forged_corpus_flag(directory, PLM_RECORD_NAMES, flags);
+    assert_int_equal(plm_corpus_open(directory, NULL, &corpus, &error),
+                     flags == 0 ? PLM_OK : PLM_CORRUPT);
+    if (flags == 0)
+      plm_corpus_close(corpus);
+    else
+      assert_non_null(strstr(error.what, "MDB_INCOMPATIBLE"));
+  }
 }
 
 /* Sizes of clusters are proven again whenever they are read: those of the last group here, which

@@ -63,7 +63,8 @@ void forged_corpus_restate(const char *directory, struct plm_corpus_description 
   forged_corpus_describe(directory, description);
 }
 
-void forged_corpus_drop(const char *directory, enum plm_record_kind kind)
+static void replace_table(const char *directory, enum plm_record_kind kind, bool again,
+                          unsigned flags)
 {
   struct plm_corpus_description description;
   char database[PLM_DATABASE_NAME_SIZE];
@@ -74,9 +75,20 @@ void forged_corpus_drop(const char *directory, enum plm_record_kind kind)
   plm_corpus_database_name(PLM_SPLIT_TRAIN, kind, database);
   PLM_ASSERT(mdb_dbi_open(transaction, database, 0, &opened) == 0);
   PLM_ASSERT(mdb_drop(transaction, opened, 1) == 0);
+  PLM_ASSERT(!again || mdb_dbi_open(transaction, database, MDB_CREATE | flags, &opened) == 0);
   end_change(environment, transaction);
   forged_corpus_describe(directory, &description);
   plm_corpus_description_deinit(&description);
+}
+
+void forged_corpus_drop(const char *directory, enum plm_record_kind kind)
+{
+  replace_table(directory, kind, false, 0);
+}
+
+void forged_corpus_flag(const char *directory, enum plm_record_kind kind, unsigned flags)
+{
+  replace_table(directory, kind, true, flags);
 }
 
 /* Replaces the first record of a database. Returns the hash of what it is now. */

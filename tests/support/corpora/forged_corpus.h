@@ -23,6 +23,8 @@ void forged_corpus_describe(const char *directory, const struct plm_corpus_descr
 void forged_corpus_restate(const char *directory, struct plm_corpus_description *description);
 /* Removes a table of train. */
 void forged_corpus_drop(const char *directory, enum plm_record_kind kind);
+/* Makes a table of train anew, empty and with flags of LMDB (mdb_dbi_open). */
+void forged_corpus_flag(const char *directory, enum plm_record_kind kind, unsigned flags);
 /* Replaces the first record of train by what `change` makes of it. The check of a frame and the
  * description, for which train has to be the only split with documents, then agree with it. */
 void forged_corpus_change(const char *directory, enum plm_record_kind kind, forged_change *change,
