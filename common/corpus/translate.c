@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #endif
 
+#include "common/base/status.h"
+
 static void esm_portable(const struct plm_translator *translator, const uint8_t *in, size_t count,
                          void *out)
 {
@@ -99,13 +101,12 @@ __attribute__((target("avx2"))) static void byte_avx2(const struct plm_translato
 #endif
 
 #if defined(__x86_64__)
-/* The vector forms translate every byte outside the rows to <unk>, so this must be right. */
-static bool rows_hold_all(const struct plm_translator *translator)
+/* The vector forms translate every byte outside the rows to <unk>. */
+static void check_rows(const struct plm_translator *translator)
 {
   for (int byte = 0; byte < 256; byte++)
-    if ((byte < 0x20 || byte >= 0x60) && translator->ids[byte] != translator->tokenizer->unk)
-      return false;
-  return true;
+    if (byte < 0x20 || byte >= 0x60)
+      PLM_ASSERT(translator->ids[byte] == translator->tokenizer->unk);
 }
 #endif
 
@@ -123,12 +124,14 @@ bool plm_translator_init_form(struct plm_translator *translator, enum plm_tokeni
 #if defined(__x86_64__)
   if (form == PLM_TRANSLATE_AVX2 && __builtin_cpu_supports("avx2")) {
     translator->residues = esm ? esm_avx2 : byte_avx2;
-    return !esm || rows_hold_all(translator);
+    if (esm) check_rows(translator);
+    return true;
   }
   if (form == PLM_TRANSLATE_VBMI && __builtin_cpu_supports("avx512vbmi") &&
       __builtin_cpu_supports("avx512bw") && esm) {
     translator->residues = esm_vbmi;
-    return rows_hold_all(translator);
+    check_rows(translator);
+    return true;
   }
 #endif
   return false;

@@ -123,7 +123,7 @@ static void let_hang_up(struct plm_feed *feed)
     (void)zmq_poll(items, 2, TICK_MS); /* if it fails, the time limit ends the loop */
     while (plm_monitor_next(feed->monitor, &report))
       if (report.event == PLM_LINK_LOST) plm_limiter_left(feed->limiter, report.descriptor);
-    for (int i = 0; i < MESSAGES_A_TURN && status != PLM_AGAIN && status != PLM_IO; i++) {
+    for (int i = 0; i < MESSAGES_A_TURN && status != PLM_AGAIN; i++) {
       status = plm_message_receive(feed->router, true, &message, NULL);
       if (status == PLM_OK) zmq_msg_close(&message.payload);
     }
