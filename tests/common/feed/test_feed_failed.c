@@ -162,6 +162,28 @@ static void nobody_is_awaited_for_ever(void **state)
   plm_feed_close(feed);
 }
 
+/* Once the run has given up on its own packers, others have 30 s, unless the limit is shorter. */
+static void little_is_awaited_of_packers_given_up(void **state)
+{
+  static const struct {
+    int64_t limit_ms, waited_ms;
+  } rows[] = {{200, 200},
+              {FEED_GIVEN_UP_MS, FEED_GIVEN_UP_MS},
+              {FEED_GIVEN_UP_MS + SLICE_MS, FEED_GIVEN_UP_MS},
+              {LONG_MS, FEED_GIVEN_UP_MS}};
+  (void)state;
+  struct plm_feed *feed = open_feed(false);
+  plm_feed_packers_given_up(feed, true);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_error error = {0};
+    int64_t waited_ms;
+    set_wait(feed, rows[i].limit_ms, "");
+    assert_int_equal(next_of(feed, NULL, &waited_ms, &error), PLM_TIMEOUT);
+    assert_int_equal(waited_ms, rows[i].waited_ms);
+  }
+  plm_feed_close(feed);
+}
+
 /* A long wait is said again and again, and whether packers are there. */
 static void a_long_wait_is_said(void **state)
 {
@@ -220,8 +242,11 @@ static void a_feed_in_a_hurry_waits_a_second(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_failure_ends_every_wait),        cmocka_unit_test(a_signal_ends_a_wait),
-      cmocka_unit_test(nobody_is_awaited_for_ever),       cmocka_unit_test(a_long_wait_is_said),
+      cmocka_unit_test(a_failure_ends_every_wait),
+      cmocka_unit_test(a_signal_ends_a_wait),
+      cmocka_unit_test(nobody_is_awaited_for_ever),
+      cmocka_unit_test(little_is_awaited_of_packers_given_up),
+      cmocka_unit_test(a_long_wait_is_said),
       cmocka_unit_test(a_feed_in_a_hurry_waits_a_second),
   };
   plm_log_init("test", PLM_LOG_ERROR);

@@ -115,6 +115,28 @@ static void each_question_gets_its_piece(void **state)
   part(&host);
 }
 
+/* A question that is none is counted, and those after it are answered. */
+static void a_malformed_question_is_counted(void **state)
+{
+  (void)state;
+  const char *const folders[] = {packers_corpus("corpus", 30, 3)};
+  struct plm_header header = {.type = PLM_MESSAGE_FETCH, .request = 3};
+  struct plm_feed_counters counters;
+  struct host host;
+  meet(&host, folders, 1);
+  plm_feed_counters(host.feed, &counters);
+  assert_int_equal(counters.invalid, 0);
+  zmq_pollitem_t item = {host.socket, 0, ZMQ_POLLOUT, 0};
+  assert_int_equal(zmq_poll(&item, 1, WAIT_MS), 1);
+  assert_int_equal(plm_message_send(host.socket, NULL, 0, &header, "abc", 3, NULL), PLM_OK);
+  ask(&host, 0, 4);
+  struct plm_message message = answer(&host, PLM_MESSAGE_FILE_PART, 4);
+  zmq_msg_close(&message.payload);
+  plm_feed_counters(host.feed, &counters);
+  assert_int_equal(counters.invalid, 1);
+  part(&host);
+}
+
 /* The thread that reads is kept busy by a pipe in the place of corpus.json. */
 static void only_so_many_questions_wait(void **state)
 {
@@ -201,6 +223,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_question_gets_its_piece),
+      cmocka_unit_test(a_malformed_question_is_counted),
       cmocka_unit_test(only_so_many_questions_wait),
       cmocka_unit_test(another_corpus_than_asked_for_is_refused),
       cmocka_unit_test(a_key_that_was_removed_is_refused),

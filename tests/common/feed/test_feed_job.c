@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "common/wire/message.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/tables_scene.h"
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 enum { DOCUMENTS = 4 * PLM_GROUP_DOCUMENTS };
 
@@ -104,6 +106,46 @@ static void a_window_beyond_the_limit_is_empty(void **state)
   }
 }
 
+static plm_status plan_labelled(void *context, struct plm_error *error)
+{
+  struct feed_planned *planned = window(0, 0);
+  struct feed_job job = {.planned = planned, .tables = true, .count = 2};
+  planned->schema = context;
+  const long at = checked_memory_pause();
+  const struct plm_tables_window of = {scene.plan, 0, 0, true};
+  uint32_t written = 2;
+  assert_int_equal(plm_tables_write(&scene.split.input, &of, 0, &written, scene.bytes,
+                                    PLM_WIRE_PROOF_LIMIT, &scene.size, NULL),
+                   PLM_OK);
+  assert_int_equal(zmq_msg_init_size(&job.payload, scene.size), 0);
+  memcpy(zmq_msg_data(&job.payload), scene.bytes, scene.size);
+  checked_memory_resume(at);
+  feed_job_do(&job, NULL);
+  zmq_msg_close(&job.payload);
+  if (job.error.status == PLM_OK)
+    for (uint32_t i = 0; i < planned->window.document_count; i++)
+      assert_memory_equal(&planned->labels[i],
+                          &scene.split.label_digests[planned->window.documents[i].number],
+                          sizeof *planned->labels);
+  assert_int_equal(planned->complete, job.error.status == PLM_OK);
+  feed_planned_release(planned);
+  *error = job.error;
+  return job.error.status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  struct plm_label_schema schema = {0};
+  (void)state;
+  begin(0);
+  label_schema_make(&schema);
+  proven_split_close(&scene.split);
+  proven_split_open_labelled(&scene.split, PLM_TOKENIZER_ESM, 6, &scene.of, &schema);
+  failing_memory_try(plan_labelled, &schema, 10);
+  tables_scene_close(&scene);
+  plm_label_schema_deinit(&schema);
+}
+
 static void a_limit_too_small_is_said(void **state)
 {
   struct plm_error error;
@@ -128,6 +170,7 @@ int main(void)
       cmocka_unit_test(a_window_is_planned_with_its_last_group),
       cmocka_unit_test(a_window_beyond_the_limit_is_empty),
       cmocka_unit_test(a_limit_too_small_is_said),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
