@@ -104,10 +104,9 @@ struct heads {
 static double dot(const float *x, const float *y, int32_t n)
 {
   float sums[LANES] = {0};
-  int32_t i = 0;
-  for (; i + LANES <= n; i += LANES)
+  PLM_ASSERT(n % LANES == 0); /* as the width of each head is */
+  for (int32_t i = 0; i < n; i += LANES)
     for (int lane = 0; lane < LANES; lane++) sums[lane] += x[i + lane] * y[i + lane];
-  for (int lane = 0; i + lane < n; lane++) sums[lane] += x[i + lane] * y[i + lane];
   double sum = 0;
   for (int lane = 0; lane < LANES; lane++) sum += (double)sums[lane];
   return sum;
