@@ -1,5 +1,5 @@
 /* The entropy of attention against its definition, from the queries and keys of each block. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -160,6 +160,52 @@ static void one_long_chunk_is_measured(void **state)
   measures(PLM_TRANSFORMER, 2, 4096, 1, 2);
 }
 
+/* Blocks in which one position is left attend to nothing: they are no layers here. */
+static void a_bottleneck_has_no_entropy(void **state)
+{
+  enum { SHORT = 4 };
+  static const char *const names[] = {"encoder.0", "encoder.1", "decoder.1", "decoder.2",
+                                      "layers.0"};
+  static const uint32_t begin[2] = {0, 1};
+  static const struct plm_chunk_document document = {.tokens = SHORT, .residues = SHORT - 2};
+  struct inference_case c;
+  struct plm_attention_entropy *entropy;
+  uint32_t count;
+  (void)state;
+  inference_case_open(&c, PLM_PATCH_UNET, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, SHORT, 1);
+  assert_int_equal(plm_attention_entropy_open(&c.inference, &entropy, NULL), PLM_OK);
+  const struct plm_batch batch = {
+      .chunks = 1, .max_length = SHORT, .document_begin = begin, .documents = &document};
+  const int32_t inputs[SHORT] = {c.inference.tokenizer->cls, 5, 9, c.inference.tokenizer->eos};
+  assert_int_equal(plm_attention_entropy_measure(entropy, &batch, inputs, NULL), PLM_OK);
+  const struct plm_layer_entropy *layers = plm_attention_entropies(entropy, &count);
+  assert_int_equal(count, sizeof names / sizeof *names);
+  for (uint32_t i = 0; i < count; i++) {
+    const bool merged = i == 1 || i == 2; /* pairs of tokens */
+    assert_string_equal(layers[i].layer, names[i]);
+    assert_true(layers[i].entropy > 0 && layers[i].entropy <= log(merged ? 2 : SHORT) + 1e-6);
+  }
+  plm_attention_entropy_close(entropy);
+  inference_case_close(&c);
+}
+
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct plm_attention_entropy *entropy;
+  PLM_TRY(plm_attention_entropy_open(context, &entropy, error));
+  plm_attention_entropy_close(entropy);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  struct inference_case c;
+  (void)state;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 1);
+  failing_memory_try(open_and_close, &c.inference, 4);
+  inference_case_close(&c);
+}
+
 static void nothing_has_no_entropy(void **state)
 {
   (void)state;
@@ -186,8 +232,8 @@ static void nothing_has_no_entropy(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(it_is_that_of_the_definition),
-      cmocka_unit_test(one_long_chunk_is_measured),
+      cmocka_unit_test(it_is_that_of_the_definition), cmocka_unit_test(one_long_chunk_is_measured),
+      cmocka_unit_test(a_bottleneck_has_no_entropy),  cmocka_unit_test(a_lack_of_memory_is_said),
       cmocka_unit_test(nothing_has_no_entropy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

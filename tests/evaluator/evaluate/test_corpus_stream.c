@@ -1,6 +1,6 @@
 /* The chunks that an evaluation reads from a corpus are those of its plan, in the order of its
  * windows, whatever the sizes of the batches, and again after each beginning. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -365,6 +365,47 @@ static void lengths_that_were_kept_are_compared_with_the_proven_ones(void **stat
   plm_corpus_close(corpus);
 }
 
+/* Opens a corpus and reads a split of it, with labels if it has any. */
+static plm_status read_all(void *context, struct plm_error *error)
+{
+  const struct plm_plan_parameters plan = {
+      .max_length = L, .alignment = 1, .window_groups = 1, .truncate = PLM_TRUNCATE_SPLIT};
+  const struct plm_label_schema *schema;
+  struct plm_corpus_stream *opened;
+  struct plm_batch batch;
+  uint64_t total, read = 0;
+  PLM_TRY(plm_corpus_stream_open(context, &plan, MOST, &opened, error));
+  const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
+  plm_status status = stream.labels(stream.context, &schema, error);
+  if (status == PLM_OK) status = stream.begin(stream.context, PLM_SPLIT_VALID, &total, error);
+  for (bool more = status == PLM_OK; more;) {
+    status = stream.next(stream.context, MOST, &batch, error);
+    more = status == PLM_OK && batch.chunks > 0;
+    if (!more) break;
+    assert_int_equal(batch.labels != NULL, schema != NULL);
+    assert_int_equal(batch.label_at != NULL, schema != NULL);
+    read += batch.chunks;
+    stream.release(stream.context, &batch);
+  }
+  if (status == PLM_OK) assert_int_equal(read, total);
+  plm_corpus_stream_close(opened);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  for (int labelled = 0; labelled < 2; labelled++) {
+    const struct written_corpus of = {
+        .documents = {1, 40, 0}, .longest = 150, .labelled = labelled};
+    struct plm_corpus *corpus = written_corpus_open(labelled ? "memory-labels" : "memory", &of);
+    const struct plm_corpus_info *info = plm_corpus_info(corpus);
+    assert_int_equal(plm_corpus_has_labels(info), labelled);
+    failing_memory_try(read_all, corpus, labelled ? 10 : 7);
+    plm_corpus_close(corpus);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -373,6 +414,7 @@ int main(void)
       cmocka_unit_test(labels_come_with_their_documents),
       cmocka_unit_test(wrong_lengths_are_found),
       cmocka_unit_test(lengths_that_were_kept_are_compared_with_the_proven_ones),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,11 +19,11 @@ enum { L = 32 };
 
 static char corpus[200], folder[200];
 
-static void write_corpus(const char *path, enum plm_tokenizer_kind tokenizer)
+static void write_corpus(const char *path, enum plm_tokenizer_kind tokenizer, bool clustered)
 {
   struct plm_corpus_writer *writer;
   const struct plm_corpus_writer_options options = {
-      .directory = path, .tokenizer = tokenizer, .threads = 1};
+      .directory = path, .tokenizer = tokenizer, .threads = 1, .clustered = clustered};
   const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
   static const char *const residues[] = {"LAGVSERT", "IDPKQ", "NFYMHWCLAG", "MKLAVGIDPK"};
   assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
@@ -42,7 +42,7 @@ static int begin(void **state)
   char name[20];
   snprintf(name, sizeof name, "corpus-%d", number++);
   snprintf(corpus, sizeof corpus, "%.199s", scratch_path(name));
-  write_corpus(corpus, PLM_TOKENIZER_ESM);
+  write_corpus(corpus, PLM_TOKENIZER_ESM, false);
   plm_log_init("t", PLM_LOG_ERROR);
   return 0;
 }
@@ -164,6 +164,28 @@ static void people_read_the_numbers_of_the_object(void **state)
   compare(PLM_OBJECTIVE_CAUSAL, false);
 }
 
+/* Homologues may be shared by the splits of a corpus without clusters, which is said. */
+static void splits_without_clusters_are_told(void **state)
+{
+  (void)state;
+  struct inference_case c;
+  char clustered[200];
+  snprintf(clustered, sizeof clustered, "%.199s", scratch_path("clustered"));
+  write_corpus(clustered, PLM_TOKENIZER_ESM, true);
+  open_model(&c, PLM_OBJECTIVE_MLM);
+  for (int clusters = 0; clusters < 2; clusters++) {
+    struct plm_evaluate_request request = request_of(true);
+    if (clusters) request.corpus = clustered;
+    plm_log_init("t", PLM_LOG_INFO);
+    captured_begin(STDERR_FILENO);
+    free(evaluate(&c, &request));
+    const char *said = captured_end();
+    assert_int_equal(captured_times(said, "split without clusters: homologues may be shared"),
+                     !clusters);
+  }
+  inference_case_close(&c);
+}
+
 static double value(struct inference_case *c, const struct plm_evaluate_request *request,
                     const char *name)
 {
@@ -259,7 +281,7 @@ static void what_does_not_fit_is_refused(void **state)
   assert_int_equal(plm_evaluate_once(&request, c.inference.ops, &error), PLM_USAGE);
   request = request_of(true);
   snprintf(bytes, sizeof bytes, "%.199s", scratch_path("bytes"));
-  write_corpus(bytes, PLM_TOKENIZER_BYTE);
+  write_corpus(bytes, PLM_TOKENIZER_BYTE, false);
   request.corpus = bytes;
   assert_int_equal(plm_evaluate_once(&request, c.inference.ops, &error), PLM_CONFIG);
   assert_string_equal(error.what, "the checkpoint has 33 tokens, the corpus's tokenizer 261");
@@ -284,9 +306,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
   const struct CMUnitTest tests[] = {
-      TEST(people_read_the_numbers_of_the_object),
-      TEST(options_choose_what_is_predicted),
-      TEST(longer_documents_are_warned_about),
+      TEST(people_read_the_numbers_of_the_object), TEST(splits_without_clusters_are_told),
+      TEST(options_choose_what_is_predicted),      TEST(longer_documents_are_warned_about),
       TEST(what_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

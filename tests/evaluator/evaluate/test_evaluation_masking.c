@@ -1,6 +1,6 @@
 /* Evaluation masks depend only on the document, the seed and the rate, whatever the packing, and
  * follow the Philox counters of their definition. Causal questions. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -148,12 +148,28 @@ static void pieces_that_touch_keep_their_tokens(void **state)
   plm_question_deinit(&question);
 }
 
+static plm_status make_question(void *context, struct plm_error *error)
+{
+  struct plm_question question;
+  (void)context;
+  PLM_TRY(plm_question_init(&question, L, error));
+  plm_question_deinit(&question);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  failing_memory_try(make_question, NULL, 4);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(masks_follow_the_document_not_the_packing),
       cmocka_unit_test(causal_asks_for_the_next_token_of_the_document),
       cmocka_unit_test(pieces_that_touch_keep_their_tokens),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -294,6 +294,29 @@ static void measures_are_those_of_each_document(void **state)
   }
 }
 
+/* Documents of nothing but special tokens ask for nothing. */
+static void nothing_has_no_measures(void **state)
+{
+  (void)state;
+  struct scene scene;
+  struct plm_evaluation_result result;
+  const struct plm_evaluation_options options = {.mask_rate = 0.5,
+                                                 .seed = SEED,
+                                                 .elbo_rates = 2,
+                                                 .pseudo_perplexity = true,
+                                                 .pseudo_perplexity_fast = true,
+                                                 .random_fraction = 0.05,
+                                                 .keep_fraction = 0.15};
+  open_scene(&scene, PLM_TRANSFORMER, PLM_OBJECTIVE_MASKED_DIFFUSION, PLM_TOKENIZER_ESM);
+  memset(scene.packed.tokens, scene.c.inference.tokenizer->cls,
+         (size_t)CHUNKS * L * scene.packed.token_bytes);
+  run(&scene, &options, &result);
+  assert_int_equal(result.tokens, 0);
+  assert_true(isnan(result.loss) && isnan(result.elbo));
+  assert_true(isnan(result.pseudo_perplexity) && isnan(result.pseudo_perplexity_fast));
+  close_scene(&scene);
+}
+
 /* ---- what stops it -----------------------------------------------------------------------------
  */
 
@@ -436,6 +459,7 @@ int main(void)
       cmocka_unit_test(losses_are_those_of_each_document),
       cmocka_unit_test(a_causal_model_predicts_the_next_tokens),
       cmocka_unit_test(measures_are_those_of_each_document),
+      cmocka_unit_test(nothing_has_no_measures),
       cmocka_unit_test(it_can_be_stopped_before_each_batch),
       cmocka_unit_test(batches_have_the_chunks_that_are_left),
       cmocka_unit_test(a_split_without_documents_is_refused),

@@ -2,6 +2,7 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "evaluator/measures/bootstrap.h"
@@ -9,6 +10,7 @@
 #include "evaluator/measures/correlation.h"
 #include "evaluator/measures/measured.h"
 #include "evaluator/measures/roc_area.h"
+#include "tests/support/harness/must.h"
 
 static void near(double got, double expected)
 {
@@ -120,6 +122,40 @@ static void intervals(void **state)
   assert_true(fabs((accuracy->high - accuracy->low) / (width * sqrt(UNIT)) - 1) < 0.2);
 }
 
+/* Of many classes of many predictions, the area has no interval: it would take minutes. Without
+ * probabilities there is no area. */
+static void the_area_has_no_interval_if_it_takes_long(void **state)
+{
+  enum { CLASSES = 4000, COUNT = 1001 };
+  (void)state;
+  double *probabilities = must(calloc((size_t)CLASSES * COUNT, sizeof *probabilities));
+  static int32_t truth[COUNT];
+  static uint32_t predicted[COUNT];
+  struct plm_class_predictions predictions = {.probabilities = probabilities,
+                                              .truth = truth,
+                                              .count = COUNT,
+                                              .unit_count = COUNT,
+                                              .classes = CLASSES};
+  struct plm_measured got[PLM_MEASURES];
+  for (int i = 0; i < COUNT; i++) {
+    truth[i] = i % 3;
+    predicted[i] = (uint32_t)(i % 2);
+    probabilities[(size_t)i * CLASSES + predicted[i]] = 1;
+  }
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
+  assert_true(fabs(got[PLM_MEASURE_AUROC].value - 0.5) < 0.01);
+  assert_true(isnan(got[PLM_MEASURE_AUROC].low) && isnan(got[PLM_MEASURE_AUROC].high));
+  near(got[PLM_MEASURE_ACCURACY].value, 334.0 / COUNT);
+  assert_true(got[PLM_MEASURE_ACCURACY].low < 334.0 / COUNT);
+  predictions.classes = 3;
+  predictions.probabilities = NULL;
+  predictions.predicted = predicted;
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
+  assert_true(isnan(got[PLM_MEASURE_AUROC].value) && isnan(got[PLM_MEASURE_AUROC].low));
+  near(got[PLM_MEASURE_ACCURACY].value, 334.0 / COUNT);
+  free(probabilities);
+}
+
 /* Percentiles are interpolated between the two values beside their place; the order does not
  * matter, and replicates without a value are left out if they are not most. */
 static void percentiles(void **state)
@@ -209,10 +245,15 @@ static void areas(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers),   cmocka_unit_test(equal_numbers_do_not_correlate),
-      cmocka_unit_test(classes),   cmocka_unit_test(two_classes),
-      cmocka_unit_test(intervals), cmocka_unit_test(percentiles),
-      cmocka_unit_test(draws),     cmocka_unit_test(measures_of_counts),
+      cmocka_unit_test(numbers),
+      cmocka_unit_test(equal_numbers_do_not_correlate),
+      cmocka_unit_test(classes),
+      cmocka_unit_test(two_classes),
+      cmocka_unit_test(intervals),
+      cmocka_unit_test(percentiles),
+      cmocka_unit_test(the_area_has_no_interval_if_it_takes_long),
+      cmocka_unit_test(draws),
+      cmocka_unit_test(measures_of_counts),
       cmocka_unit_test(areas),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

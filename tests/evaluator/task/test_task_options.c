@@ -15,9 +15,13 @@
 #include "tests/support/harness/captured.h"
 
 static const struct plm_option table[] = {
-    {.name = "rate", .argument = "X"},    {.name = "other", .argument = "X"},
-    {.name = "device", .argument = "D"},  {.name = "precision", .argument = "P"},
-    {.name = "threads", .argument = "N"}, {0},
+    {.name = "rate", .argument = "X"},
+    {.name = "other", .argument = "X"},
+    {.name = "device", .argument = "D"},
+    {.name = "precision", .argument = "P"},
+    {.name = "threads", .argument = "N"},
+    {.name = "max-length", .argument = "N"},
+    {0},
 };
 
 static void parse(char *first, char *second, struct plm_arguments *arguments)
@@ -82,6 +86,34 @@ static void an_option_that_is_not_given_changes_nothing(void **state)
   assert_int_equal(plm_task_number(&arguments, "rate", 0, false, 1, &value, NULL), PLM_OK);
   plm_arguments_deinit(&arguments);
   assert_true(value == 77);
+}
+
+static void a_length_is_a_number_of_tokens(void **state)
+{
+  static const struct {
+    const char *option;
+    plm_status status;
+    uint32_t tokens;
+  } rows[] = {{"--max-length=1", PLM_OK, 1},
+              {"--max-length=4294967295", PLM_OK, UINT32_MAX},
+              {"--max-length=4294967296", PLM_USAGE, 0},
+              {"--max-length=0", PLM_USAGE, 0},
+              {"--other=1", PLM_OK, 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char option[40], expected[100];
+    struct plm_arguments arguments;
+    struct plm_error error = {0};
+    uint32_t tokens = 77;
+    snprintf(option, sizeof option, "%s", rows[i].option);
+    parse(option, NULL, &arguments);
+    assert_int_equal(plm_task_max_length(&arguments, &tokens, &error), rows[i].status);
+    plm_arguments_deinit(&arguments);
+    assert_int_equal(tokens, rows[i].tokens);
+    snprintf(expected, sizeof expected, "--max-length %s is not a number of tokens",
+             strchr(rows[i].option, '=') + 1);
+    if (rows[i].status != PLM_OK) assert_string_equal(error.what, expected);
+  }
 }
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -250,6 +282,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_lie_in_their_range),
+      cmocka_unit_test(a_length_is_a_number_of_tokens),
       cmocka_unit_test(an_option_that_is_not_given_changes_nothing),
       cmocka_unit_test(options_choose_the_operators),
       cmocka_unit_test(other_words_are_refused),
