@@ -78,7 +78,7 @@ static plm_status check_found(const struct plm_generate_request *request,
                               const struct plm_generate_work *work, bool causal,
                               struct plm_error *error)
 {
-  if (request->input != NULL && plm_generation_inputs(work->queue) == 0)
+  if (plm_generation_inputs(work->queue) == 0)
     return plm_error_set(error, PLM_FORMAT, "%s has no sequences", request->input);
   if (causal || plm_generation_masked_inputs(work->queue) > 0) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "no sequence of %s has a mask, so there is nothing to fill",
