@@ -207,7 +207,7 @@ static int by_document(const void *left, const void *right, void *context)
 static plm_status order_answers(struct plm_label_answers *answers, size_t **order,
                                 struct plm_error *error)
 {
-  *order = malloc((answers->count + 1) * sizeof **order);
+  *order = malloc(answers->count * sizeof **order);
   if (*order == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the order of %zu labels",
                          answers->count);

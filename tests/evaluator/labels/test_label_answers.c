@@ -450,6 +450,8 @@ static plm_status measure_two(void *context, struct plm_error *error)
   else
     check_classes(&result);
   plm_label_result_deinit(&result);
+  assert_true(result.columns == NULL && result.column_count == 0); /* a second time is fine */
+  plm_label_result_deinit(&result);
   return PLM_OK;
 }
 

@@ -184,6 +184,27 @@ static void labels_are_compared_with_outputs(void **state)
   plm_label_evaluation_close(evaluation);
 }
 
+/* A batch may have a single label. */
+static void one_label_is_enough(void **state)
+{
+  (void)state;
+  struct plm_label_evaluation *evaluation;
+  const struct plm_label_result *result;
+  static const char *const chosen[] = {"y"};
+  float outputs[MOST * OUTPUTS];
+  int32_t classes[MOST];
+  const uint32_t documents = placed.batch.document_begin[placed.batch.chunks];
+  outputs_of(outputs, classes);
+  for (uint32_t d = 1; d < documents; d++) plm_label_put_class(records + label_at[d], -1);
+  assert_int_equal(plm_label_evaluation_open(&inference, folder, &evaluation, NULL), PLM_OK);
+  assert_int_equal(plm_label_evaluation_begin(evaluation, &schema, chosen, 1, false, NULL), PLM_OK);
+  assert_int_equal(plm_label_evaluation_add(evaluation, &placed.batch, NULL), PLM_OK);
+  assert_int_equal(plm_label_evaluation_end(evaluation, &result, NULL), PLM_OK);
+  assert_int_equal(result->labels, 1);
+  assert_true(fabs(result->loss - plm_label_class_loss(outputs, OUTPUTS, classes[0])) < 1e-4);
+  plm_label_evaluation_close(evaluation);
+}
+
 static void what_is_missing_is_told(void **state)
 {
   (void)state;
@@ -228,6 +249,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(labels_are_compared_with_outputs, begin, end),
+      cmocka_unit_test_setup_teardown(one_label_is_enough, begin, end),
       cmocka_unit_test_setup_teardown(what_is_missing_is_told, begin, end),
       cmocka_unit_test_setup_teardown(not_finite_outputs_name_the_sequence, begin, end),
   };
