@@ -95,6 +95,8 @@ static void what_is_wrong_is_named(void **state)
     if (cases[i].fasta != NULL) put("proteins/p.fasta", cases[i].fasta);
     if (cases[i].contacts != NULL) put("proteins/p.contacts", cases[i].contacts);
     put("proteins/p.contacts.gz", "not read");
+    put("proteins/z.fasta", ">z\nLAGV\n"); /* nothing is wrong with the last one */
+    put("proteins/z.contacts", "1 4\n");
     assert_int_equal(read_folder(&folder, &error), PLM_FORMAT);
     const char *found = strstr(error.what, "p.");
     if (found == NULL || strcmp(found, cases[i].what) != 0) fail_msg("%zu: %s", i, error.what);

@@ -231,6 +231,11 @@ static void it_stops_and_names_what_is_not_finite(void **state)
   assert_int_equal(plm_probe_embed(&embedding, &broken.inference, matrices, &error),
                    PLM_NOT_FINITE);
   assert_non_null(strstr(error.what, "for line 19 of t.csv"));
+  residues[17][1] = 'A';
+  residues[15][1] = 'W'; /* of the first batch */
+  assert_int_equal(plm_probe_embed(&embedding, &broken.inference, matrices, &error),
+                   PLM_NOT_FINITE);
+  assert_non_null(strstr(error.what, "for line 17 of t.csv"));
   inference_case_close(&broken);
   plm_probe_items_deinit(&items);
 }
