@@ -117,6 +117,7 @@ static void a_long_text_is_cut(void **state)
     assert_int_equal(plm_hparams_write(folder, &hparams, NULL), PLM_OK);
     char *bytes = file_of(folder, &size);
     assert_int_equal(count_of(bytes, size, "a\xc3\xa9"), letters == 510);
+    assert_int_equal(count_of(bytes, size, "a\xc3"), letters == 510);
     assert_int_equal(count_of(bytes, size, "az"), 0);
     assert_int_equal(count_of(bytes, size, "\xa9z"), 0);
     whole[letters] = '\0';

@@ -52,6 +52,8 @@ static void the_run_folder_decides(void **state)
   finds(&one, unknown);
   finds(&alone, unknown);
   finds(&mixed, read);
+  assert_int_equal(plm_watched_corpus_find(&mixed, &found, NULL), PLM_OK);
+  assert_true(plm_hash_equal(found.root, read));
   assert_int_equal(plm_watched_corpus_find(&lost, &found, &error), PLM_UNAVAILABLE);
   assert_string_equal(error.where, "corpus: source 0, /nowhere");
   assert_string_equal(error.hint, "the evaluator of a mixture must be able to read the corpus.json "
