@@ -197,11 +197,13 @@ static void room_is_taken_first(void **state)
   }
 }
 
-static int writing_fails; /* errno of all calls; 0: they succeed */
+static int writing_fails;  /* errno of all calls; 0: they succeed */
+static bool writing_parts; /* of seven bytes at most */
 
 ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t at)
 {
   errno = writing_fails;
+  if (writing_parts && size > 7) size = 7;
   return errno != 0 ? -1 : syscall(SYS_pwrite64, descriptor, bytes, size, at);
 }
 
@@ -225,6 +227,26 @@ static void rows_that_cannot_be_written(void **state)
       assert_non_null(strstr(error.what, stream ? "cannot write a temporary file in " : partial));
       assert_int_equal(strncmp(error.hint, kept, strlen(kept)) == 0, full && !stream);
     }
+}
+
+/* A call may write less than it is given. */
+static void rows_may_be_written_in_parts(void **state)
+{
+  (void)state;
+  struct plm_embed_request request = request_of(PLM_EMBED_POOLED, "mean,max", NULL);
+  struct plm_error error;
+  size_t whole_size, size;
+  request.of.fresh = true;
+  embed(&request, false, PLM_OK, &error);
+  char *whole = result(&whole_size);
+  writing_parts = true;
+  embed(&request, false, PLM_OK, &error);
+  writing_parts = false;
+  char *parts = result(&size);
+  assert_int_equal(size, whole_size);
+  assert_memory_equal(parts, whole, size);
+  free(parts);
+  free(whole);
 }
 
 /* Begun with one request, continued with another one. */
@@ -269,6 +291,7 @@ int main(void)
       TEST(a_stopped_run_continues_with_the_same_bytes),
       TEST(room_is_taken_first),
       TEST(rows_that_cannot_be_written),
+      TEST(rows_may_be_written_in_parts),
       TEST(other_options_are_refused_and_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
