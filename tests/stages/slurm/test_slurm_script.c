@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "tests/support/expected/expected_file.h"
 #include "tests/support/harness/cmocka_all.h"
 
 static void load(const char *yaml, struct plm_config *config)
@@ -240,6 +241,51 @@ static void a_small_job(void **state)
   plm_config_deinit(&config);
 }
 
+/* Every value is another one, so the whole scripts show where each of them goes. */
+static void whole_scripts(void **state)
+{
+  struct plm_config config;
+  struct plm_text both = {0};
+  (void)state;
+  load("run: /runs/whole\ncorpus: /c\npacker: {instances: 4}\ntrainer: {ranks: 6, device: cuda, "
+       "batch_tokens: 6144, micro_batch_tokens: 512}\n"
+       "evaluator: {device: cuda}\nnetwork: {keys: /keys}\n",
+       &config);
+  const struct plm_config_override overrides[] = {{"seed", "8"}, {"trainer.steps", "11"}};
+  struct plm_slurm_job job = {.config = &config,
+                              .program_directory = "/opt/the bin",
+                              .working_directory = "/home/me",
+                              .nodes = 2,
+                              .cpus = 5,
+                              .evaluator_cpus = 7,
+                              .packer_nodes = 3,
+                              .packer_cpus = 13,
+                              .notice_s = 90,
+                              .time = "2:00:00",
+                              .account = "lab",
+                              .partition = "gpu",
+                              .packer_partition = "cpu",
+                              .sbatch = (const char *const[]){"--exclusive", "--mem=0", NULL},
+                              .packer_sbatch = (const char *const[]){"--mem=1G", "--hold", NULL},
+                              .setup = (const char *const[]){"module load x", "export A=b", NULL},
+                              .overrides = overrides,
+                              .override_count = 2};
+  for (int i = 0; i < 2; i++) {
+    char *script = script_of(&job);
+    const char *end = strstr(script, "\nsay() {"); /* nothing varies from here on */
+    assert_non_null(end);
+    plm_text_printf(&both, "%.*s====\n", (int)(end - script), script);
+    free(script);
+    job.packer_nodes = 0;
+    job.account = job.partition = job.packer_partition = NULL;
+    job.sbatch = job.packer_sbatch = job.setup = NULL;
+    job.override_count = 0;
+  }
+  expected_file("stages/slurm/expected/scripts", both.data);
+  plm_text_deinit(&both);
+  plm_config_deinit(&config);
+}
+
 /* ---- what is refused
  * -----------------------------------------------------------------------------
  */
@@ -335,9 +381,13 @@ static void control_characters_are_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_node_has_everything), cmocka_unit_test(packers_on_other_nodes),
-      cmocka_unit_test(each_step_gets_its_gpus), cmocka_unit_test(a_small_job),
-      cmocka_unit_test(nodes_must_fit),          cmocka_unit_test(control_characters_are_refused),
+      cmocka_unit_test(whole_scripts),
+      cmocka_unit_test(one_node_has_everything),
+      cmocka_unit_test(packers_on_other_nodes),
+      cmocka_unit_test(each_step_gets_its_gpus),
+      cmocka_unit_test(a_small_job),
+      cmocka_unit_test(nodes_must_fit),
+      cmocka_unit_test(control_characters_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

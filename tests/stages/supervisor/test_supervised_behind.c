@@ -120,12 +120,12 @@ static void waiting_for_readiness_ends_with_a_failure(void **state)
 /* ---- join -------------------------------------------------------------------------------------
  */
 
-static void packers_join_from_a_corpus_of_this_host(void **state)
+/* The keys of a client in the folder `client`, and a corpus, whose path it returns. */
+static const char *make_keys_and_corpus(void)
 {
   static const struct written_corpus small = {.documents = {20, 20}, .longest = 10};
   static const char *const files[] = {"server.pub", "clients/a.key"};
-  char line[4 * PLM_PATH_SIZE], corpus[PLM_PATH_SIZE], joined[PLM_PATH_SIZE];
-  (void)state;
+  static char corpus[PLM_PATH_SIZE];
   if (!plm_file_exists(scratch_path("corpus.0"))) written_corpora(1, &small);
   snprintf(corpus, sizeof corpus, "%s", scratch_path("corpus.0"));
   assert_int_equal(COMMAND("keys", "keys", "--client", "a"), 0);
@@ -136,6 +136,14 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
     snprintf(to, sizeof to, "client/%s", i == 0 ? files[0] : "a.key");
     assert_int_equal(rename(from, to), 0);
   }
+  return corpus;
+}
+
+static void packers_join_from_a_corpus_of_this_host(void **state)
+{
+  char line[4 * PLM_PATH_SIZE], joined[PLM_PATH_SIZE];
+  (void)state;
+  const char *corpus = make_keys_and_corpus();
   command_case_program("plm-packer",
                        BEGINS "until [ \"$(wc -l <words)\" -ge 2 ]; do sleep 0.01; done\n"
                               "[ \"$PLM_INSTANCE\" != 0 ] || kill -INT $PPID\n" STAYS);
@@ -186,6 +194,40 @@ static void packers_join_from_a_corpus_of_this_host(void **state)
   scripted_says("/nowhere");
 }
 
+/* Each option becomes one of the packer; -q silences the command itself. */
+static void packers_get_the_options_of_join(void **state)
+{
+  static const char all[] = "tcp://127.0.0.1:9,tcp://[::1]:10";
+  char line[3 * PLM_PATH_SIZE];
+  (void)state;
+  const char *corpus = make_keys_and_corpus();
+  command_case_program("plm-packer", BEGINS "kill -INT $PPID\n" STAYS);
+  const char *const words[] = {"join",           all,         "--corpus", corpus,    "--keys",
+                               "client",         "--threads", "8",        "--cache", "a cache",
+                               "--allow-remote", "--packers", "1",        "-q",      "--prometheus",
+                               "127.0.0.1:1",    NULL};
+  assert_int_equal(scripted_call(words), 130);
+  snprintf(line, sizeof line,
+           "packer.0 -c %s/runs/join-127.0.0.1-9/pipeline.yaml --run %s/runs/join-127.0.0.1-9 "
+           "--corpus %s --connect %s --threads 8 --cache a cache --prometheus 127.0.0.1:1 "
+           "--allow-remote\n",
+           scripted_folder, scripted_folder, corpus, all);
+  assert_string_equal(scratch_contents("words"), line);
+  scripted_does_not_say("packers for");
+  const char *const behind[] = {"join",   all,  "--corpus", corpus, "--keys",
+                                "client", "-q", "-d",       NULL};
+  scratch_write("words", "", 0);
+  unlink("told");
+  command_case_program("plm-packer", BEGINS STAYS);
+  assert_int_equal(scripted_call(behind), 0);
+  assert_string_equal(scripted_err, "");
+  assert_true(scratch_appears("words", "packer.0 ", SCRIPTED_LIMIT_MS));
+  assert_int_equal(
+      scripted_call((const char *const[]){"down", "--run", "runs/join-127.0.0.1-9", "-q", NULL}),
+      0);
+  assert_string_equal(scratch_contents("told"), "packer\n");
+}
+
 int main(void)
 {
   unsetenv("PLM_CONFIG");
@@ -193,6 +235,7 @@ int main(void)
       cmocka_unit_test_setup(a_run_may_go_on_in_the_background, scripted_run_begin),
       cmocka_unit_test_setup(waiting_for_readiness_ends_with_a_failure, scripted_run_begin),
       cmocka_unit_test_setup(packers_join_from_a_corpus_of_this_host, scripted_run_begin),
+      cmocka_unit_test_setup(packers_get_the_options_of_join, scripted_run_begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
