@@ -214,6 +214,9 @@ static void histories_that_contradict_themselves(void **state)
   refuses(&config, PLM_FORMAT, "its steps have 4294967296 chunks, more than there can be");
   write_latest("{\"step\":1,\"cursor\":{\"chunks\":6,\"mixture\":[{}]}}");
   refuses(&config, PLM_FORMAT, "entry 0 of the cursor's mixture is not valid");
+  write_latest(
+      "{\"step\":3,\"cursor\":{\"chunks\":6},\"history\":[{\"step\":2,\"step_chunks\":{}}]}");
+  refuses(&config, PLM_FORMAT, "step_chunks of an entry of the history are not two counts");
   plm_config_deinit(&config);
 }
 

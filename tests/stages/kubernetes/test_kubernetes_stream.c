@@ -139,6 +139,34 @@ static void keys_have_to_be_whole(void **state)
   plm_config_deinit(&config);
 }
 
+/* Those of the server are found, and the path of the client's is too long. */
+static void a_path_of_keys_may_be_too_long(void **state)
+{
+  struct plm_config config;
+  struct plm_text text = {0};
+  struct plm_error error = {0};
+  char padded[PLM_PATH_SIZE];
+  const size_t length = sizeof padded - 16;
+  (void)state;
+  memset(padded, '/', length);
+  strcpy(padded + length - strlen(keys), keys);
+  load("", &config);
+  struct plm_kubernetes_run run = {.config = &config,
+                                   .name = "other",
+                                   .image = "i",
+                                   .claim = "other",
+                                   .keys = padded,
+                                   .memory = "8Gi",
+                                   .nodes = 1,
+                                   .cpus = 6,
+                                   .max_packers = 3};
+  const plm_status status = plm_kubernetes_files(&run, &text, &error);
+  assert_non_null(strstr(error.what, "/clients/packer.key is longer than "));
+  assert_int_not_equal(status, PLM_OK);
+  assert_int_equal(text.length, 0);
+  plm_config_deinit(&config);
+}
+
 /* A packer's host may have any name that a file may have; other files are no keys. */
 static void all_public_keys_of_clients_are_taken(void **state)
 {
@@ -181,6 +209,7 @@ int main(void)
       cmocka_unit_test(one_node_has_everything),
       cmocka_unit_test(two_nodes_have_only_ranks_and_packers),
       cmocka_unit_test(keys_have_to_be_whole),
+      cmocka_unit_test(a_path_of_keys_may_be_too_long),
       cmocka_unit_test(all_public_keys_of_clients_are_taken),
   };
   return cmocka_run_group_tests(tests, make_keys, NULL);

@@ -131,6 +131,26 @@ static size_t corners_of(const char *text, const char *class)
   return count;
 }
 
+/* Two lines of means with bands, of which one has groups without a point, and one point by point.
+ */
+static void lines_with_bands_are_drawn_below_others(void **state)
+{
+  (void)state;
+  double x[200], y[200], others[200];
+  for (int i = 0; i < 200; i++) {
+    x[i] = i < 121 ? 0.25 * i : i;
+    y[i] = 10 + i % 7;
+    others[i] = i == 3 ? NAN : 20 - 0.05 * i + i % 3;
+  }
+  const struct plm_chart_line lines[] = {
+      {.label = "a", .x = x, .y = y, .count = 200, .color = 3, .dash = 1},
+      {.label = "b", .x = x, .y = others, .count = 120, .color = 2, .dash = 3},
+      {.label = "c", .x = x, .y = others, .count = 121, .color = 4, .dash = 2}};
+  struct plm_text text = draw(lines, 3, 190, false, NAN);
+  expected_file("stages/views/chart/bands.svg", text.data);
+  plm_text_deinit(&text);
+}
+
 /* Also of a group with a single point. */
 static void a_band_has_the_corners_of_its_line_twice(void **state)
 {
@@ -302,6 +322,7 @@ int main(void)
       cmocka_unit_test(marks_stand_at_their_steps),
       cmocka_unit_test(points_that_are_not_finite_are_left_out),
       cmocka_unit_test(many_steps_become_means_with_a_band),
+      cmocka_unit_test(lines_with_bands_are_drawn_below_others),
       cmocka_unit_test(a_band_has_the_corners_of_its_line_twice),
       cmocka_unit_test(how_a_line_is_drawn_depends_on_its_points),
       cmocka_unit_test(axes_have_round_numbers),

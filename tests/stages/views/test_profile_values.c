@@ -1,9 +1,11 @@
-/* Which numbers of a profile count: both sides of each bound, in its head and in its events. */
+/* Which numbers of a profile count: both sides of each bound, in its head and in its events. And
+ * the whole table, for people and as JSON. */
 #include <stdio.h>
 #include <string.h>
 
 #include "stages/views/profile_events.h"
 #include "stages/views/profile_table.h"
+#include "tests/support/expected/expected_file.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 
@@ -155,6 +157,47 @@ static void a_head_has_steps_and_ranks(void **state)
   }
 }
 
+/* Both forms of tables in which every value is another one: rows with and without work, a part of
+ * a call, hundreds of them, and names of 60 and more characters. The limits are known or not. */
+static void each_value_has_its_place(void **state)
+{
+  struct plm_profile_row in[] = {{"linear", "operator", 24, 30000000, 6e7, 3e8},
+                                 {"copy", "copy", 4, 20000000, 1.5e7, 0},
+                                 {"a name of 61 characters, which is longer than the column may be",
+                                  "other", 402, 6000000, 0, 5e6},
+                                 {"nothing", "part", 1, 0, 7, 9},
+                                 {"add", "operator", 398, 4000000, 0, 0}},
+                         beside[] = {{"weights on rail", "exchange", 10, 70000000, 2e8, 0},
+                                     {"write", "checkpoint", 6, 8000000, 0, 4e6}};
+  struct plm_profile_table table = {.device = "cuda",
+                                    .isa = "sm_90",
+                                    .precision = "bf16",
+                                    .first_step = 12,
+                                    .last_step = 14,
+                                    .ranks = 2,
+                                    .threads = 5,
+                                    .flops_limit = 4e10,
+                                    .bytes_limit = 3e9,
+                                    .steps = 4,
+                                    .ns = 80000000,
+                                    .in = {in, 5},
+                                    .beside = {beside, 2}};
+  struct plm_text text = {0};
+  (void)state;
+  for (int known = 3; known >= 0; known--) { /* both limits, the one, the other, none */
+    table.flops_limit = known & 2 ? 4e10 : 0;
+    table.bytes_limit = known & 1 ? 3e9 : 0;
+    if (known < 2) table.beside.count = 0;
+    if (known == 1) table.in.count = 1; /* a narrow one */
+    plm_profile_table_print(&table, &text);
+    plm_text_puts(&text, "\n");
+    plm_profile_table_json(&table, &text);
+    plm_text_puts(&text, "\n");
+  }
+  expected_file("stages/views/profile/tables", text.data);
+  plm_text_deinit(&text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -162,6 +205,7 @@ int main(void)
       cmocka_unit_test(work_is_a_positive_number),
       cmocka_unit_test(a_number_at_the_end_of_a_name_does_not_count),
       cmocka_unit_test(a_head_has_steps_and_ranks),
+      cmocka_unit_test(each_value_has_its_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,7 @@ static void the_newest_checkpoint_tells_the_machine(void **state)
       "\"processor\":\"6, 143, A Processor, with a comma, 8\",\"level\":\"amx\",\"products\":"
       "\"oneDNN\",\"product_flops_per_second\":2.5e11,\"version\":\"9.8.7\",\"build\":\"b\"}}");
   snprintf(named, sizeof named, "%s///", folder);
+  memset(&run, 'x', sizeof run); /* whatever it was before */
   assert_int_equal(plm_report_run_read(named, &run, &error), PLM_OK);
   assert_string_equal(run.folder, folder);
   assert_string_equal(run.name, "machine");
