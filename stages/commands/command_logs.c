@@ -77,7 +77,8 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
     if (length < 5 || length > 60 || strcmp(item->d_name + length - 4, ".log") != 0) continue;
     snprintf(name, sizeof name, "%.*s", (int)length - 4, item->d_name);
     if (!is_wanted(arguments, name) || is_known(logs, name) || logs->count == LOGS_MAX) continue;
-    if (plm_path_join(path, logs->folder, item->d_name, error) != PLM_OK) continue;
+    status = plm_path_join(path, logs->folder, item->d_name, error);
+    if (status != PLM_OK) break;
     struct log *log = &logs->list[logs->count++];
     memcpy(log->name, name, sizeof name);
     plm_tail_init_last(&log->lines.tail, path, (struct plm_tail_place){0},

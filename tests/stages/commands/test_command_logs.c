@@ -121,6 +121,21 @@ static void a_log_that_cannot_be_read_is_an_error(void **state)
   }
 }
 
+/* Not a log that is silently missing. */
+static void a_path_that_is_too_long_is_an_error(void **state)
+{
+  char padded[PLM_PATH_SIZE], expected[PLM_PATH_SIZE + 100];
+  const size_t length = sizeof padded - 11; /* with /logs it fits */
+  (void)state;
+  write_log("trainer.0.log", "t\n");
+  memset(padded, '/', length);
+  strcpy(padded + length - strlen(run), run);
+  assert_int_equal(COMMAND("logs", "--run", padded), 1);
+  snprintf(expected, sizeof expected, "trainer.0.log is longer than %d bytes\n", PLM_PATH_SIZE - 1);
+  assert_string_equal(command_out, "");
+  if (strstr(command_err, expected) == NULL) fail_msg("%s", command_err);
+}
+
 /* The names of logs end with .log, and have 5 to 60 bytes. */
 static void other_files_are_no_logs(void **state)
 {
@@ -176,6 +191,7 @@ int main(void)
       cmocka_unit_test_setup(logs_are_chosen_by_name, setup),
       cmocka_unit_test_setup(a_log_that_cannot_be_read_is_an_error, setup),
       cmocka_unit_test_setup(other_files_are_no_logs, setup),
+      cmocka_unit_test_setup(a_path_that_is_too_long_is_an_error, setup),
       cmocka_unit_test_setup(one_log_alone_needs_no_name, setup),
       cmocka_unit_test_setup(without_logs_it_is_an_error, setup),
   };
