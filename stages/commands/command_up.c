@@ -51,6 +51,7 @@ static const struct plm_option options[] = {
 
 /* What the command line and the files ask for, known before anything starts. */
 struct plan {
+  const char *file; /* the configuration; NULL: no operand names it */
   struct plm_config config;
   bool chosen[PLM_KIND_COUNT];
   enum plm_resume_mode mode;
@@ -65,26 +66,25 @@ struct plan {
 /* ---- the command line ---------------------------------------------------------------------- */
 
 /* Operands are stages, but the first may be the configuration file. */
-static plm_status read_operands(const struct plm_arguments *arguments, const char **file,
-                                bool chosen[PLM_KIND_COUNT], struct plm_error *error)
+static plm_status read_operands(const struct plm_arguments *arguments, struct plan *plan,
+                                struct plm_error *error)
 {
   size_t named = 0;
-  *file = NULL;
   for (size_t i = 0; i < arguments->positional_count; i++) {
     const char *word = arguments->positionals[i];
     const enum plm_stage_index kind = plm_stage_kind_find(word);
     if (kind != PLM_KIND_COUNT) {
-      chosen[kind] = true;
+      plan->chosen[kind] = true;
       named++;
     } else if (i == 0 && (strpbrk(word, "./") != NULL || plm_file_exists(word))) {
-      *file = word;
+      plan->file = word;
     } else {
       plm_error_set(error, PLM_USAGE, "\"%.200s\" is not a stage%s", word,
                     i == 0 ? ", and there is no such file" : "");
       return plm_error_hint(error, "the stages are trainer, evaluator and packer");
     }
   }
-  for (int kind = 0; kind < PLM_KIND_COUNT && named == 0; kind++) chosen[kind] = true;
+  for (int kind = 0; kind < PLM_KIND_COUNT && named == 0; kind++) plan->chosen[kind] = true;
   return PLM_OK;
 }
 
@@ -164,14 +164,13 @@ static plm_status read_profile(const struct plm_arguments *arguments, struct pla
 static plm_status read_plan(const struct plm_command_context *context, struct plan *plan,
                             struct plm_error *error)
 {
-  const char *file;
   unsigned packers;
   const char *scale = plm_arguments_get(context->arguments, "scale");
-  PLM_TRY(read_operands(context->arguments, &file, plan->chosen, error));
+  PLM_TRY(read_operands(context->arguments, plan, error));
   if (scale != NULL) PLM_TRY(plm_command_parse_scale(scale, &packers, error));
   PLM_TRY(read_launch(context->arguments, plan, error));
   PLM_TRY(read_apart(context->arguments, plan, error));
-  PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
+  PLM_TRY(plm_arguments_load_config(context->arguments, plan->file, true, &plan->config, error));
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
   char fault[PLM_CONFIG_FAULT_SIZE];
