@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/status.h"
 #include "common/base/text/printable.h"
 
 enum { MARGIN = 10, SERIES_COLORS = 6 };
@@ -24,7 +25,7 @@ static const int colors[SERIES_COLORS] = {36, 33, 35, 32, 34, 31};
 static void put_dot(struct canvas *canvas, int x, int y, int owner)
 {
   static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-  if (x < 0 || y < 0 || x >= 2 * canvas->columns || y >= 4 * canvas->rows) return;
+  PLM_ASSERT(x >= 0 && y >= 0 && x < 2 * canvas->columns && y < 4 * canvas->rows);
   const int cell = (y / 4) * canvas->columns + x / 2;
   canvas->dots[cell] |= bits[y % 4][x % 2];
   canvas->owner[cell] = (uint8_t)owner;
