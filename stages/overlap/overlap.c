@@ -106,12 +106,13 @@ static void mark(struct search *search, uint64_t training, uint8_t bit)
   search->seen[training / 4] |= (uint8_t)(bit << (2 * (training % 4)));
 }
 
+/* Of equal ones, the first match stays. */
 static void record_match(struct search *search, uint32_t document, uint64_t training,
-                         double sequence_identity, bool exact)
+                         float sequence_identity, bool exact)
 {
   struct plm_overlap_match *match = &search->overlap->matches[search->first + document];
   if (match->exact || (!exact && sequence_identity <= match->sequence_identity)) return;
-  *match = (struct plm_overlap_match){training, (float)sequence_identity, exact};
+  *match = (struct plm_overlap_match){training, sequence_identity, exact};
 }
 
 static void find_exact(struct search *search, uint64_t training, struct plm_hash hash)
@@ -160,7 +161,7 @@ static void find_near(struct search *search, uint64_t training, const uint8_t *r
     if (shared < search->jaccard * least) continue; /* the estimate cannot reach it */
     const double jaccard = plm_kmer_jaccard(&sketch, other);
     if (jaccard < search->jaccard) continue;
-    record_match(search, document, training, plm_kmer_sequence_identity(jaccard), false);
+    record_match(search, document, training, (float)plm_kmer_sequence_identity(jaccard), false);
     mark(search, training, 2);
   }
 }

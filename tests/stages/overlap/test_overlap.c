@@ -312,6 +312,66 @@ static void less_sequence_identity_finds_more(void **state)
   plm_corpus_close(corpus);
 }
 
+/* Sequences so short that all of their words count: each pair has the similarity of its words, the
+ * more similar one is kept, and of equal ones the first. What is exact is not near as well. */
+static void short_sequences_have_exact_matches(void **state)
+{
+  static const char *const training[] = {"AAAAA",         "LAGVSERTIDPKQ", "LAGVSERTIDPKN",
+                                         "LAGVSERTIDPKQ", "LAGVSERTIDPNN", "LAG",
+                                         "NNNNNHHHHH"};
+  static const struct {
+    const char *residues;
+    uint64_t training;
+    double jaccard; /* 0: it is like none */
+    bool exact;
+  } held_out[] = {{"AAAAAA", 0, 1, false},          {"LAGVSERTIDPKQ", 1, 1, true},
+                  {"LAGVSERTIDPKM", 1, 0.8, false}, {"LAGVSERTIDPNM", 4, 0.8, false},
+                  {"QQQQQ", 0, 0, false},           {"LAG", 5, 1, true}};
+  enum {
+    OF_TRAINING = sizeof training / sizeof *training,
+    HELD = sizeof held_out / sizeof *held_out
+  };
+  const char *path = scratch_path("short.corpus");
+  const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
+  const struct plm_ingested_file source = {.name = "short", .bytes = 1, .documents = 1};
+  struct plm_corpus_writer *writer;
+  (void)state;
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (size_t i = 0; i < OF_TRAINING + HELD; i++) {
+    const char *residues = i < OF_TRAINING ? training[i] : held_out[i - OF_TRAINING].residues;
+    assert_int_equal(plm_corpus_writer_add(writer,
+                                           i < OF_TRAINING ? PLM_SPLIT_TRAIN : PLM_SPLIT_TEST, "x",
+                                           1, (const uint8_t *)residues, strlen(residues), NULL),
+                     PLM_OK);
+  }
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+  struct plm_corpus *corpus = open_corpus(path);
+  for (uint32_t block = 1; block <= HELD + 1; block++) {
+    const struct plm_overlap_request request = {.training = corpus,
+                                                .held_out = corpus,
+                                                .training_split = PLM_SPLIT_TRAIN,
+                                                .held_out_split = PLM_SPLIT_TEST,
+                                                .sequence_identity = 0.9,
+                                                .block = block};
+    struct plm_overlap overlap;
+    assert_int_equal(plm_overlap_find(&request, &overlap, NULL), PLM_OK);
+    for (size_t i = 0; i < HELD; i++) {
+      const struct plm_overlap_match *match = &overlap.matches[i];
+      assert_int_equal(match->training, held_out[i].training);
+      assert_int_equal(match->exact, held_out[i].exact);
+      near_to(match->sequence_identity,
+              held_out[i].jaccard > 0 ? plm_kmer_sequence_identity(held_out[i].jaccard) : 0, 1e-6);
+    }
+    assert_int_equal(overlap.held_out_exact, 2);
+    assert_int_equal(overlap.held_out_near, 3);
+    assert_int_equal(overlap.training_exact, 3);
+    assert_int_equal(overlap.training_near, 3);
+    plm_overlap_deinit(&overlap);
+  }
+  plm_corpus_close(corpus);
+}
+
 /* Two wrong lengths that add up to what is right, on either side, whatever the size of a block. The
  * corpus of the other side is whole. */
 static void wrong_lengths_are_found(void **state)
@@ -352,6 +412,7 @@ int main(void)
       cmocka_unit_test(planted_duplicates_are_found),
       cmocka_unit_test(two_corpora_are_compared),
       cmocka_unit_test(less_sequence_identity_finds_more),
+      cmocka_unit_test(short_sequences_have_exact_matches),
       cmocka_unit_test(wrong_lengths_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
