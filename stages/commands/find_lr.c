@@ -251,7 +251,7 @@ static plm_status say_result(const struct plm_command_context *context,
                              const struct plm_config *config, const struct plm_rate_range *range,
                              struct plm_error *error)
 {
-  struct plm_rate_suggestion found = {0};
+  struct plm_rate_suggestion found; /* if any */
   const bool any = plm_rate_range_suggest(range, &found);
   if (context->json) return find_lr_print_json(range, any ? &found : NULL, error);
   find_lr_draw(range, context->color);

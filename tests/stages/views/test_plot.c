@@ -123,6 +123,25 @@ static void only_finite_points_are_drawn(void **state)
   }
 }
 
+/* Whatever lies between the largest numbers, each dot is in the canvas. */
+static void the_largest_numbers_are_drawn(void **state)
+{
+  (void)state;
+  static const double ends[] = {-1.7e308, 0, 1.7e308}, tiny[] = {0, 5e-324, 1e-323};
+  const struct plm_series largest[] = {
+      {"a", ends, ends, 3}, {"b", tiny, ends, 3}, {"c", ends, tiny, 3}, {"d", tiny, tiny, 3}};
+  struct plm_plot plot = usual;
+  plot.count = 1;
+  for (size_t i = 0; i < 4; i++) {
+    plot.series = &largest[i];
+    plot.level = ends[i % 3];
+    plot.level_label = "level";
+    captured_begin(STDOUT_FILENO);
+    plm_plot_draw(stdout, &plot);
+    assert_memory_equal(captured_end(), "          loss  - ", 17);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -130,6 +149,7 @@ int main(void)
       cmocka_unit_test(small_terminals_get_a_least_size),
       cmocka_unit_test(colors_come_again),
       cmocka_unit_test(only_finite_points_are_drawn),
+      cmocka_unit_test(the_largest_numbers_are_drawn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

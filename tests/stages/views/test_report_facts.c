@@ -101,6 +101,7 @@ static void the_newest_checkpoint_tells_the_machine(void **state)
   assert_int_equal(run.machine.threads, 3);
   assert_int_equal(run.machine.ranks, 2);
   assert_true(run.machine.product_flops == 2.5e11);
+  assert_int_equal(run.marks.count, 0);
   plm_report_run_deinit(&run);
   /* also if it is the only one */
   snprintf(named, sizeof named, "%s", scratch_path("machine/checkpoints/step_00000004"));
