@@ -1,8 +1,10 @@
-/* Waiting for a run in the background that has ended before it could be asked, and its log. */
+/* A run in the background: how its start ends, waiting for one that has ended before it could be
+ * asked, and its log. */
 #include "stages/commands/behind.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -74,12 +76,62 @@ static void a_log_that_cannot_be_written_is_an_error(void **state)
   assert_non_null(strstr(error.what, "supervisor.log"));
 }
 
+/* ---- the start -------------------------------------------------------------------------------
+ */
+
+enum how { STARTS, FAILS, ENDS };
+
+/* What the child does. */
+static plm_status body(void *context, int started_fd, int *exit_code, struct plm_error *error)
+{
+  const enum how how = *(const enum how *)context;
+  *exit_code = 4;
+  if (how == STARTS && write(started_fd, "\n", 1) != 1) return PLM_IO;
+  if (how != FAILS) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG, "what is wrong");
+  plm_error_where(error, "where");
+  return plm_error_hint(error, "a hint");
+}
+
+static void a_start_is_a_process(void **state)
+{
+  enum how how = STARTS;
+  struct plm_error error = {0};
+  int pid = 0, status = 0;
+  (void)state;
+  assert_int_equal(plm_behind_start(body, &how, &pid, &error), PLM_OK);
+  assert_true(pid > 0);
+  assert_int_equal(waitpid(pid, &status, 0), pid); /* it has not been waited for */
+  assert_int_equal(WEXITSTATUS(status), 4);
+  assert_string_equal(error.what, "");
+}
+
+/* All that is known comes through the pipe, or the exit code alone tells. */
+static void an_error_before_the_start_is_passed_on(void **state)
+{
+  enum how how = FAILS;
+  struct plm_error error = {0};
+  int pid;
+  (void)state;
+  assert_int_equal(plm_behind_start(body, &how, &pid, &error), PLM_CONFIG);
+  assert_int_equal(error.status, PLM_CONFIG);
+  assert_string_equal(error.what, "what is wrong");
+  assert_string_equal(error.where, "where");
+  assert_string_equal(error.hint, "a hint");
+  how = ENDS;
+  error = (struct plm_error){0};
+  assert_int_equal(plm_behind_start(body, &how, &pid, &error), PLM_TIMEOUT);
+  assert_string_equal(error.what, "");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failure_is_told_with_its_code),
       cmocka_unit_test(a_run_that_was_stopped_has_no_failure),
       cmocka_unit_test(a_path_that_is_too_long_is_an_error),
+      cmocka_unit_test(a_start_is_a_process),
+      cmocka_unit_test(an_error_before_the_start_is_passed_on),
       cmocka_unit_test(a_log_that_cannot_be_written_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

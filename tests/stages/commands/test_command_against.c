@@ -138,7 +138,12 @@ static void a_corpus_is_checked_or_written_again(void **state)
            "warning: split test has only 2 documents\n",
            training, training);
   assert_string_equal(command_err, expected);
+  assert_int_equal(COMMAND("corpus", few), 0);
+  snprintf(expected, sizeof expected, "%s\nfingerprint  ", few);
+  assert_int_equal(strncmp(command_out, expected, strlen(expected)), 0);
+  assert_string_equal(command_err, "plm-pipeline: warning: split valid has only 255 documents\n");
   assert_int_equal(COMMAND("corpus", few, "--json"), 0);
+  assert_memory_equal(command_out, "{\"fingerprint\":\"", 16);
   assert_string_equal(command_err, "plm-pipeline: warning: split valid has only 255 documents\n");
 }
 

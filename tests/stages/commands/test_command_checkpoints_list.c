@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/cases/inference_case.h"
+#include "tests/support/cases/whole_checkpoint.h"
 #include "tests/support/harness/scratch.h"
 
 enum { TEXT_SIZE = 6 * PLM_PATH_SIZE };
@@ -88,14 +90,13 @@ static void sizes_losses_and_reasons_are_printed(void **state)
   snprintf(last, sizeof last, "%.4000s/step_1000000000", checkpoints);
   write_file(last, "MANIFEST", "step 1000000000\n");
   snprintf(wrong, sizeof wrong, "%s: it does not begin with \"plm-checkpoint\"\n", last);
-  static const char table[] =
-      HEAD "       0    999 B  0123456789ab        -  every\n"
-           "       7    1.0 kB 0123456789ab  2.12500  best\n"
-           "      10  999.9 kB 0123456789ab        -  every\n"
-           "      20    1.2 MB 0123456789ab  2.25000  best, every\n"
-           "      33  999.9 GB 0123456789ab 12.34568 \n"
-           "      40 4000.0 TB 0123456789ab        -  newest, last, every\n"
-           "1000000000   damaged\n";
+  static const char table[] = HEAD "       0    999 B  0123456789ab        -  every\n"
+                                   "       7    1.0 kB 0123456789ab  2.12500  best\n"
+                                   "      10  999.9 kB 0123456789ab        -  every\n"
+                                   "      20    1.2 MB 0123456789ab  2.25000  best, every\n"
+                                   "      33  999.9 GB 0123456789ab 12.34568 \n"
+                                   "      40 4000.0 TB 0123456789ab        -  newest, last, every\n"
+                                   "1000000000   damaged\n";
   snprintf(expected, sizeof expected, "%s\n%sloss and best: set and split corpus valid\n", run,
            table);
   int code = COMMAND("checkpoints", run);
@@ -249,6 +250,24 @@ static void the_model_of_one_checkpoint_is_described(void **state)
   assert_string_equal(command_out, expected);
 }
 
+static void one_that_is_whole_is_verified(void **state)
+{
+  char expected[TEXT_SIZE];
+  (void)state;
+  whole_checkpoint_write(checkpoints, 5);
+  int code = COMMAND("checkpoints", "--verify", checkpoints);
+  static const char ends[] = "\nverified every byte of 1 checkpoint\n";
+  assert_true(plm_text_ends_with(command_out, ends));
+  assert_int_equal(code, 0);
+  code = COMMAND("checkpoints", "--verify", "--json", checkpoints);
+  assert_true(plm_text_ends_with(command_out, ",\"kept_by\":[],\"valid\":true}]\n"));
+  snprintf(expected, sizeof expected, "%.4000s/step_00000005", checkpoints);
+  write_file(expected, "config.json", "changed");
+  code = COMMAND("checkpoints", "--verify", "--json", checkpoints);
+  assert_non_null(strstr(command_out, ",\"valid\":false,\"problem\":\"config.json differs"));
+  assert_int_equal(code, 1);
+}
+
 /* A folder with weights that is neither a checkpoint nor a whole model is refused as a model. */
 static void what_is_meant_as_a_model_is_refused(void **state)
 {
@@ -282,6 +301,7 @@ int main(void)
       cmocka_unit_test_setup(without_a_run_there_are_no_reasons, setup),
       cmocka_unit_test_setup(a_folder_may_have_another_name, setup),
       cmocka_unit_test_setup(the_model_of_one_checkpoint_is_described, setup),
+      cmocka_unit_test_setup(one_that_is_whole_is_verified, setup),
       cmocka_unit_test_setup(what_is_meant_as_a_model_is_refused, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,6 +225,9 @@ static void what_tasks_name_is_read(void **state)
     if (cases[i].said != NULL && strstr(command_err, cases[i].said) == NULL)
       fail_msg("case %zu: %s", i, command_err);
     assert_string_equal(command_out, cases[i].said != NULL ? "" : "its.yaml: valid\n");
+    if (cases[i].said == NULL)
+      assert_int_equal(strstr(command_err, "does not exist") != NULL,
+                       strstr(cases[i].task, "none") != NULL);
   }
   assert_int_equal(COMMAND("validate", "./its.yaml", "--quiet"), 0);
   assert_string_equal(command_out, "");

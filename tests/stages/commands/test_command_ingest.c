@@ -2,6 +2,7 @@
  * the records that it dropped. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,12 +141,30 @@ static void what_was_dropped_is_said(void **state)
   assert_int_equal(command_out[0], '{');
 }
 
+/* Then there is one job, although half of the cores is none. */
+static void one_core_is_enough(void **state)
+{
+  cpu_set_t all, one;
+  int first = 0;
+  (void)state;
+  assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+  while (!CPU_ISSET(first, &all)) first++;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  const int code = COMMAND("ingest", fasta, "--corpus", corpus, "--split", "train=1");
+  assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+  assert_int_equal(code, 0);
+  assert_non_null(strstr(command_err, "plm-pipeline: train: 1 documents, 4 residues\n"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(numbers_have_bounds, setup),
       cmocka_unit_test_setup(some_options_exclude_others, setup),
       cmocka_unit_test_setup(what_was_dropped_is_said, setup),
+      cmocka_unit_test_setup(one_core_is_enough, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

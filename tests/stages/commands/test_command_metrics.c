@@ -304,6 +304,13 @@ static void runs_are_checked(void **state)
   words[33] = "-q";
   code = command_case(words);
   expect(0, "", "", code);
+  write_lines(run, "evaluator.jsonl", "{\"step\":1,\"split\":\"valid\",\"loss\":2}\n");
+  words[33] = "--plot";
+  assert_int_equal(command_case(words), 0);
+  snprintf(expected, sizeof expected, "  - %s", strrchr(run, '/') + 1);
+  size_t curves = 0;
+  for (const char *at = command_out; (at = strstr(at, expected)) != NULL; at++) curves++;
+  assert_int_equal(curves, 16);
   words[33] = "--run";
   words[34] = run;
   code = command_case(words);

@@ -61,10 +61,12 @@ static void each_name_has_its_page(void **state)
   assert_int_equal(COMMAND("manual", "up"), 0);
   expect_sections("NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,SEE ALSO,");
   assert_non_null(strstr(command_out, "Options of every command"));
+  assert_non_null(strstr(command_out, " [FILE] [STAGE...]\n"));
   snprintf(first, sizeof first, "%s", command_out);
   assert_int_equal(COMMAND("manual", "plm-pipeline-up"), 0);
   assert_string_equal(command_out, first);
   assert_int_equal(COMMAND("manual", "down"), 0);
+  assert_non_null(strstr(command_out, " [OPTIONS]\n"));
   assert_string_not_equal(command_out, first);
   assert_int_equal(COMMAND("manual", "runs"), 0); /* it has no option of its own */
   assert_null(strstr(command_out, "Options of every command"));
@@ -211,7 +213,14 @@ static void a_report_is_written_into_the_first_run(void **state)
   assert_string_equal(command_out, "");
   assert_true(plm_file_exists(scratch_path("written/report.html")));
   assert_int_equal(COMMAND("report", run, "--output", scratch_path("page.html")), 0);
-  assert_true(plm_file_exists(scratch_path("page.html")));
+  char *page;
+  size_t size;
+  assert_int_equal(plm_file_read(scratch_path("page.html"), 1 << 20, &page, &size, NULL), PLM_OK);
+  assert_int_equal(strlen(page), size);
+  assert_memory_equal(page, "<!DOCTYPE html>\n", 16);
+  assert_true(plm_text_ends_with(page, "</footer>\n</body>\n</html>\n"));
+  assert_non_null(strstr(page, "<title>written</title>"));
+  free(page);
   assert_int_equal(COMMAND("report", run, "--run", run), 2);
   for (size_t i = 0; i <= PLM_REPORT_RUNS; i++) {
     if (i == PLM_REPORT_RUNS) assert_int_equal(command_case(words), 0);

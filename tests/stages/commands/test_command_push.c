@@ -273,6 +273,15 @@ static void the_step_of_a_checkpoint_is_reported(void **state)
   assert_non_null(strstr(command_out, "/new\",\"step\":12,\"weights\":\"model\","));
 }
 
+static void a_checkpoint_is_not_uploaded_as_a_folder(void **state)
+{
+  (void)state;
+  make_checkpoint("step_00000012", 12);
+  COMMAND_REFUSES(2, "step_00000012 is a checkpoint, which includes the optimizer's state", "push",
+                  "them/it", "--folder", "step_00000012");
+  assert_string_equal(scratch_contents("words"), "");
+}
+
 /* ---- validate ---------------------------------------------------------------------------------
  */
 
@@ -307,10 +316,15 @@ int main(void)
 {
   unsetenv("PLM_CONFIG");
   const struct CMUnitTest tests[] = {
-      TEST(a_folder_is_uploaded_as_it_is),        TEST(a_model_is_exported_and_uploaded),
-      TEST(an_upload_that_fails_is_reported),     TEST(a_signal_stops_the_upload),
-      TEST(commands_are_printed_instead),         TEST(an_export_is_reported),
-      TEST(the_step_of_a_checkpoint_is_reported), TEST(the_first_weights_are_described),
+      TEST(a_folder_is_uploaded_as_it_is),
+      TEST(a_model_is_exported_and_uploaded),
+      TEST(an_upload_that_fails_is_reported),
+      TEST(a_signal_stops_the_upload),
+      TEST(commands_are_printed_instead),
+      TEST(an_export_is_reported),
+      TEST(the_step_of_a_checkpoint_is_reported),
+      TEST(the_first_weights_are_described),
+      TEST(a_checkpoint_is_not_uploaded_as_a_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

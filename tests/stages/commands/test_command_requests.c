@@ -174,7 +174,17 @@ static void the_last_failure_is_reported(void **state)
   plm_run_failure_remove(scratch_directory());
 }
 
-/* On a terminal, each look overwrites the one before. */
+static unsigned slept, slept_s; /* how often, and how long together */
+
+/* Takes the place of libc's function in this program. */
+unsigned sleep(unsigned seconds)
+{
+  slept++;
+  slept_s += seconds;
+  return 0;
+}
+
+/* On a terminal, each look overwrites the one before, until the run has ended. */
 static void a_terminal_is_redrawn(void **state)
 {
   char run[PLM_PATH_SIZE];
@@ -184,19 +194,23 @@ static void a_terminal_is_redrawn(void **state)
   answering_begin(run,
                   "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\",\"instance\":0,\"activity\":"
                   "\"it starts\"}]}",
-                  1);
+                  3);
+  slept = slept_s = 0;
   const int code = COMMAND_ON_TERMINAL(80, "ps", "--watch", "--run", run, "--color", "never");
   answering_end();
   assert_int_equal(code, 0);
   assert_string_equal(command_err, "");
-  char expected[1000];
+  assert_int_equal(slept, 3);
+  assert_int_equal(slept_s, 3);
+  char expected[1000], all[3 * sizeof expected];
   snprintf(
       expected, sizeof expected,
       "\033[H\033[2K%-11s %-10s %7s %-9s %8s %8s %6s %8s %5s\n\033[2K%-11s %-10s %7s %-9s %8s %8s "
       "%6s %8s %5s\n\033[2K  trainer.0: it starts\n\033[J",
       "STAGE", "NODE", "PID", "STATE", "RESTARTS", "AGE", "SIGN", "RATE", "QUEUE", "trainer.0", "",
       "-", "", "0", "0:00", "", "", "");
-  assert_string_equal(command_out, expected);
+  snprintf(all, sizeof all, "%s%s%s", expected, expected, expected);
+  assert_string_equal(command_out, all);
 }
 
 /* ps --watch ends without an error once the supervisor is gone. */

@@ -14,6 +14,7 @@
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "tests/support/cases/command_case.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
 static char folder[PLM_PATH_SIZE];
@@ -273,10 +274,11 @@ static void a_signal_stops_the_sweep(void **state)
   assert_string_equal(command_out, "");
 }
 
-/* Releases the lock once the sweep says that it waits. */
+/* Releases the lock some looks after the sweep has said that it waits. */
 static void *release(void *lock)
 {
   command_case_says("waiting for an earlier start of seed=1 to end\n");
+  usleep(250000);
   plm_lock_release(lock);
   return NULL;
 }
@@ -292,7 +294,8 @@ static void an_earlier_start_is_waited_for(void **state)
   const int code = COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", "out");
   pthread_join(thread, NULL);
   assert_int_equal(code, 0);
-  assert_non_null(strstr(command_err, "waiting for an earlier start of seed=1 to end\n"));
+  assert_int_equal(captured_times(command_err, "waiting for an earlier start of seed=1 to end\n"),
+                   1);
   assert_null(strstr(command_err, "waiting for an earlier start of seed=2"));
   assert_non_null(strstr(scratch_contents("started"), "seed=1\n"));
 }

@@ -257,6 +257,7 @@ static void a_dry_run_names_corpora_and_ranks(void **state)
   assert_non_null(strstr(command_out, expected));
   assert_null(strstr(command_out, " ranks\n"));
   assert_int_equal(COMMAND("up", "--dry-run", file, "evaluator", "--resume", "never"), 0);
+  assert_int_equal(COMMAND("up", "--dry-run", file, "evaluator", "--resume", "auto"), 0);
   on_nfs = true; /* packers need a local corpus */
   snprintf(expected, sizeof expected, "%.4000s lies on a remote file system (NFS)", one);
   REFUSES(expected, "--dry-run", file, "--set", set);

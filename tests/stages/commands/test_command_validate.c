@@ -68,6 +68,20 @@ static void the_usual_configuration_is_found(void **state)
   expect(2, "", "pipeline.yaml:1:7: seed: expected a whole number, found \"x\"\n", code);
 }
 
+/* PLM_CONFIG names another one, and -c one before that. */
+static void the_environment_names_a_configuration(void **state)
+{
+  (void)state;
+  write_yaml("corpus: null\n");
+  scratch_write("other.yaml", "corpus: null\n", 13);
+  assert_int_equal(setenv("PLM_CONFIG", "other.yaml", 1), 0);
+  int code = COMMAND("validate");
+  expect(0, "other.yaml: valid\n", NO_CORPUS, code);
+  code = COMMAND("validate", "-c", "its.yaml");
+  expect(0, "its.yaml: valid\n", NO_CORPUS, code);
+  assert_int_equal(unsetenv("PLM_CONFIG"), 0);
+}
+
 /* Each corpus of a mixture, and each in its place. */
 static void the_corpora_of_a_mixture_are_read(void **state)
 {
@@ -158,6 +172,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(the_schedule_has_to_fit, setup),
       cmocka_unit_test_setup(the_usual_configuration_is_found, setup),
+      cmocka_unit_test_setup(the_environment_names_a_configuration, setup),
       cmocka_unit_test_setup(the_corpora_of_a_mixture_are_read, setup),
       cmocka_unit_test_setup(advice_is_no_mistake, setup),
       cmocka_unit_test_setup(the_model_it_starts_from_is_described, setup),

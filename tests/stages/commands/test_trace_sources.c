@@ -3,11 +3,13 @@
 #include "stages/commands/trace_sources.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/files/file.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
 enum { CORPORA = 2, LENGTH = 64, CHUNKS = 4 };
@@ -220,6 +222,24 @@ static void histories_that_contradict_themselves(void **state)
   plm_config_deinit(&config);
 }
 
+/* Of the folder of checkpoints, and of what is in it. */
+static void a_path_that_is_too_long_is_an_error(void **state)
+{
+  static const size_t lengths[] = {PLM_PATH_SIZE - 8, PLM_PATH_SIZE - 15};
+  struct plm_config config;
+  (void)state;
+  configure(0, &config);
+  for (size_t i = 0; i < 2; i++) {
+    struct plm_trace_sources sources = {0};
+    free(config.run);
+    config.run = must(calloc(lengths[i] + 1, 1));
+    memset(config.run, 'r', lengths[i]);
+    assert_int_equal(plm_trace_sources_open(&config, 0, &sources, NULL), PLM_LIMIT);
+    plm_trace_sources_close(&sources);
+  }
+  plm_config_deinit(&config);
+}
+
 /* The configuration may have more corpora than the run had so far, but not fewer. */
 static void a_run_keeps_its_corpora(void **state)
 {
@@ -254,6 +274,7 @@ int main(void)
       cmocka_unit_test_setup(the_last_step_is_planned_or_made, setup),
       cmocka_unit_test_setup(chunks_are_counted_or_follow, setup),
       cmocka_unit_test_setup(histories_that_contradict_themselves, setup),
+      cmocka_unit_test_setup(a_path_that_is_too_long_is_an_error, setup),
       cmocka_unit_test_setup(a_run_keeps_its_corpora, setup),
   };
   return cmocka_run_group_tests(tests, write_corpora, NULL);

@@ -2,11 +2,15 @@
  * the folder of control sockets. */
 #include "stages/doctor/doctor.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -31,6 +35,31 @@ int statvfs(const char *path, struct statvfs *information)
   (void)path;
   *information = (struct statvfs){.f_files = most, .f_ffree = 1, .f_favail = left};
   return 0;
+}
+
+static time_t changed, now; /* of all files, and what the clock says; 0: what is true */
+
+int fstat(int file, struct stat *information)
+{
+  const int result = (int)syscall(SYS_fstat, file, information);
+  if (changed != 0) information->st_mtime = changed;
+  return result;
+}
+
+time_t time(time_t *kept)
+{
+  const time_t told = now != 0 ? now : (time_t)syscall(SYS_time, NULL);
+  if (kept != NULL) *kept = told;
+  return told;
+}
+
+static bool no_locks; /* files cannot be locked */
+
+int flock(int file, int operation)
+{
+  if (!no_locks) return (int)syscall(SYS_flock, file, operation);
+  errno = ENOLCK;
+  return -1;
 }
 
 /* The findings of a check, one on each line, with the grade before them and the advice behind. */
@@ -105,6 +134,44 @@ static void few_files_are_left(void **state)
   assert_string_equal(findings_of("disk", yaml), "");
 }
 
+static void files_have_to_be_locked(void **state)
+{
+  char yaml[2 * PLM_PATH_SIZE], expected[2 * PLM_PATH_SIZE];
+  (void)state;
+  snprintf(yaml, sizeof yaml, "run: %s\n", scratch_directory());
+  no_locks = true;
+  const char *found = findings_of("run folder", yaml);
+  no_locks = false;
+  snprintf(expected, sizeof expected,
+           "problem: in %.200s, files cannot be locked: No locks available; make it writable, or "
+           "choose another place with `run` or --run DIR\n",
+           scratch_directory());
+  assert_string_equal(found, expected);
+}
+
+/* A minute is no difference, in either direction. */
+static void a_file_server_has_a_clock(void **state)
+{
+  static const struct {
+    int ahead;
+    const char *said; /* NULL: nothing */
+  } cases[] = {{0, NULL}, {60, NULL}, {-60, NULL}, {61, "61 s ahead of"}, {-100, "100 s behind"}};
+  char yaml[2 * PLM_PATH_SIZE], expected[PLM_PATH_SIZE];
+  (void)state;
+  snprintf(yaml, sizeof yaml, "run: %s\n", scratch_directory());
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    now = 2000000000;
+    changed = now + cases[i].ahead;
+    const char *found = findings_of("clock", yaml);
+    now = changed = 0;
+    snprintf(expected, sizeof expected,
+             "warning: the clock of the file server of %.300s is %s this host's; synchronise both "
+             "clocks (chrony or systemd-timesyncd)\n",
+             scratch_directory(), cases[i].said != NULL ? cases[i].said : "");
+    assert_string_equal(found, cases[i].said != NULL ? expected : "");
+  }
+}
+
 /* The folder is told in which the socket will be, not the socket. */
 static void control_sockets_have_a_folder(void **state)
 {
@@ -124,6 +191,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(corpora_on_a_remote_file_system),
       cmocka_unit_test(few_files_are_left),
+      cmocka_unit_test(files_have_to_be_locked),
+      cmocka_unit_test(a_file_server_has_a_clock),
       cmocka_unit_test(control_sockets_have_a_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,6 +113,7 @@ static void a_run_folder_takes_files(void **state)
            memory ? "in memory" : "a local disk");
   expect("run folder", memory ? PLM_GRADE_WARNING : PLM_GRADE_OK, expected,
          memory ? "a restart of this host loses the run: choose a folder on a disk" : "");
+  assert_true(scratch_is_empty(run));
   assert_null(finding_of("temporary files"));
   assert_null(finding_of("clock"));
   assert_int_equal(finding_of("control socket")->grade, PLM_GRADE_OK);

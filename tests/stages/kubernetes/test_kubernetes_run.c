@@ -321,16 +321,41 @@ static void one_node_has_no_hosts(void **state)
 {
   struct plm_config moved;
   (void)state;
-  load("run: /r/first\ncorpus: /a/one\ntrainer: {ranks: 4, hosts: ['a:2', 'b:2']}\n", &moved);
+  load("run: /r/first\ncorpus: /a/one\ntrainer: {ranks: 4, hosts: ['a:2', 'b:2']}\nevaluator: "
+       "{threads: 5}\n",
+       &moved);
   struct plm_kubernetes_run run = good();
   run.config = &moved;
   run.nodes = 1;
-  run.evaluator_cpus = 5;
+  run.evaluator_cpus = 1;
   assert_int_equal(plm_kubernetes_config(&run, NULL), PLM_OK);
   assert_int_equal(moved.trainer.host_count, 0);
   assert_null(moved.trainer.hosts[0]);
   assert_null(moved.trainer.hosts[1]);
-  assert_int_equal(moved.evaluator.threads, 5);
+  assert_int_equal(moved.evaluator.threads, 1);
+  plm_config_deinit(&moved);
+}
+
+/* The longest name, at both places of a host and in all addresses. */
+static void long_names_stay_whole(void **state)
+{
+  struct plm_config moved;
+  char name[PLM_KUBERNETES_NAME_SIZE], expected[200];
+  (void)state;
+  snprintf(name, sizeof name, "%s", repeated(40, ""));
+  load("run: /r/first\ncorpus: /a/one\ntrainer: {ranks: 4}\n", &moved);
+  struct plm_kubernetes_run run = good();
+  run.config = &moved;
+  run.name = name;
+  assert_int_equal(plm_kubernetes_config(&run, NULL), PLM_OK);
+  snprintf(expected, sizeof expected, "%s-trainer-launcher:2", name);
+  assert_string_equal(moved.trainer.hosts[0], expected);
+  snprintf(expected, sizeof expected, "%s-trainer-worker-0.%s-trainer:2", name, name);
+  assert_string_equal(moved.trainer.hosts[1], expected);
+  snprintf(expected, sizeof expected, "tcp://%s:5701", name);
+  assert_string_equal(moved.network.feed_address, expected);
+  snprintf(expected, sizeof expected, "tcp://%s-evaluator:5702", name);
+  assert_string_equal(moved.network.evaluation_feed_address, expected);
   plm_config_deinit(&moved);
 }
 
@@ -382,6 +407,7 @@ int main(void)
       cmocka_unit_test(nodes_have_a_limit),
       cmocka_unit_test(paths_lie_in_the_volume),
       cmocka_unit_test(one_node_has_no_hosts),
+      cmocka_unit_test(long_names_stay_whole),
       cmocka_unit_test(two_folders_of_one_name_are_refused),
   };
   return cmocka_run_group_tests(tests, load_config, free_config);

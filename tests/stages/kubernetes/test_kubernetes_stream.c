@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -102,15 +103,17 @@ static void two_nodes_have_only_ranks_and_packers(void **state)
   plm_config_deinit(&config);
 }
 
-/* Each of them is needed, and has to be 40 characters of z85. */
+/* Each of them is needed, and has to be 40 characters of z85; a file of 257 bytes is none. */
 static void keys_have_to_be_whole(void **state)
 {
-  static const char *const needed[] = {"server.key", "server.pub", "clients/packer.key"};
-  static const char *const clients[] = {"clients/short.pub", "clients/a b.pub"};
+  static const char *const needed[] = {"server.key", "server.pub", "clients/packer.key",
+                                       "clients/other.pub", "clients/a b.pub"};
+  static const int sizes[] = {-1, 0, 39, 41, 257}; /* -1: there is none */
   struct plm_config config;
-  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], text[300];
   int made;
   (void)state;
+  memset(text, '1', sizeof text);
   load("", &config);
   struct plm_kubernetes_run run = {.config = &config,
                                    .name = "other",
@@ -121,21 +124,36 @@ static void keys_have_to_be_whole(void **state)
                                    .nodes = 1,
                                    .cpus = 6,
                                    .max_packers = 3};
+  scratch_run(folder);
+  assert_int_equal(plm_keys_write(folder, "packer", &made, NULL), PLM_OK);
   for (size_t i = 0; i < 5; i++) {
-    struct plm_text text = {0};
-    struct plm_error error = {0};
-    scratch_run(folder);
-    assert_int_equal(plm_keys_write(folder, "packer", &made, NULL), PLM_OK);
-    assert_int_equal(plm_path_join(path, folder, i < 3 ? needed[i] : clients[i - 3], NULL), PLM_OK);
+    char *kept = NULL;
+    size_t size = 0;
+    assert_int_equal(plm_path_join(path, folder, needed[i], NULL), PLM_OK);
+    if (i < 3) assert_int_equal(plm_file_read(path, 1000, &kept, &size, NULL), PLM_OK);
+    for (size_t k = i < 3 ? 0 : 2; k < 5; k++) {
+      struct plm_text documents = {0};
+      struct plm_error error = {0};
+      if (sizes[k] < 0)
+        assert_int_equal(unlink(path), 0);
+      else
+        scratch_write(path, text, (size_t)sizes[k]);
+      if (sizes[k] >= 0) assert_int_equal(chmod(path, 0600), 0);
+      if (plm_kubernetes_files(&run, &documents, &error) == PLM_OK)
+        fail_msg("%s of %d bytes is taken", path, sizes[k]);
+      if (i > 0 && sizes[k] != 257) assert_int_equal(error.status, PLM_CONFIG);
+      assert_int_equal(documents.length, 0);
+    }
     if (i < 3)
-      assert_int_equal(unlink(path), 0);
+      scratch_write(path, kept, size);
     else
-      scratch_write(path, "0123456789012345678901234567890123456789\n", i == 3 ? 39 : 41);
-    if (plm_kubernetes_files(&run, &text, &error) != PLM_CONFIG)
-      fail_msg("%s: %s", path, error.what);
-    assert_int_equal(text.length, 0);
-    plm_text_deinit(&text);
+      assert_int_equal(unlink(path), 0);
+    free(kept);
   }
+  struct plm_text documents = {0};
+  struct plm_error error = {0}; /* now all are as before */
+  if (plm_kubernetes_files(&run, &documents, &error) != PLM_OK) fail_msg("%s", error.what);
+  plm_text_deinit(&documents);
   plm_config_deinit(&config);
 }
 

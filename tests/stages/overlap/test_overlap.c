@@ -331,6 +331,7 @@ static void short_sequences_have_exact_matches(void **state)
     OF_TRAINING = sizeof training / sizeof *training,
     HELD = sizeof held_out / sizeof *held_out
   };
+  static const struct plm_overlap nothing;
   const char *path = scratch_path("short.corpus");
   const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
   const struct plm_ingested_file source = {.name = "short", .bytes = 1, .documents = 1};
@@ -368,6 +369,7 @@ static void short_sequences_have_exact_matches(void **state)
     assert_int_equal(overlap.training_exact, 3);
     assert_int_equal(overlap.training_near, 3);
     plm_overlap_deinit(&overlap);
+    assert_memory_equal(&overlap, &nothing, sizeof nothing);
   }
   plm_corpus_close(corpus);
 }

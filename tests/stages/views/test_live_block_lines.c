@@ -100,7 +100,13 @@ static void a_silence_replaces_the_speed(void **state)
   snprintf(facts.activity, sizeof facts.activity, "no step for 3:05");
   plm_live_compose(&facts, 50, false, lines);
   assert_string_equal(lines[0].text, "[#####....]  58 %  step 174/300  no step for 3:05");
+  strcpy(facts.activity, "x"); /* however short */
+  plm_live_compose(&facts, 50, false, lines);
+  assert_string_equal(lines[0].text, "[#############...........]  58 %  step 174/300  x");
   facts.step = 0;
+  plm_live_compose(&facts, 79, false, lines);
+  assert_string_equal(lines[0].text, "starting: 2 of 3 stages are ready, x");
+  snprintf(facts.activity, sizeof facts.activity, "no step for 3:05");
   plm_live_compose(&facts, 79, false, lines);
   assert_string_equal(lines[0].text, "starting: 2 of 3 stages are ready, no step for 3:05");
 }
@@ -142,6 +148,9 @@ static void what_is_not_known_is_left_out(void **state)
   assert_line(&lines[0], "[##############################] 100 %  step 400/300  24.5k tokens/s", 32,
               "\033[32m");
   assert_line(&lines[3], "checkpoint step 150", 10, "\033[36m");
+  strcpy(known.packers, "x"); /* however short */
+  plm_live_compose(&known, 100, false, lines);
+  assert_line(&lines[2], "packers x", 7, "\033[33m");
   known.step = 0;
   plm_live_compose(&known, 5, false, lines);
   assert_line(&lines[0], "start", 5, "\033[33m");

@@ -266,8 +266,7 @@ static void summary_of(const struct plm_report_run *runs, size_t count, const ch
 
 #define SUMMARY_ROW(heading, cells) "<tr><th scope=\"row\">" heading "</th>" cells "</tr>\n"
 
-/* A run on labels has the measures of its objective, and not those of a language model. What a task
- * measures is not what the labels have. */
+/* A run on labels has the measures of its objective; what a task measures is none of them. */
 static void labels_have_measures_of_their_own(void **state)
 {
   (void)state;
@@ -329,7 +328,7 @@ static void lines_and_marks_have_limits(void **state)
   (void)state;
   for (int i = 0; i < 2; i++) {
     begin_run(&runs[i], "one", "stopped", "version: 1\n");
-    train(&runs[i], PLM_REPORT_TRAINER_loss, 4, (double[]){4, 3, 2, 1});
+    train(&runs[i], PLM_REPORT_TRAINER_loss, i == 0 ? 4 : 1, (double[]){4, 3, 2, 1});
     train(&runs[i], PLM_REPORT_TRAINER_tokens, 4, (double[]){1e6, 2e6, 3e6, 5e6});
     for (uint64_t m = 0; m < 40; m++)
       runs[i].marks.list[runs[i].marks.count++] = (struct plm_report_mark){.step = m % 5};
@@ -343,6 +342,7 @@ static void lines_and_marks_have_limits(void **state)
   assert_int_equal(captured_times(text.data, "class=\"line d3\" d=\"M0 4H34\"/></svg>d<"), 1);
   assert_int_equal(captured_times(text.data, "class=\"line d1\""), 3); /* b twice, and a stall */
   assert_null(strstr(text.data, " d4\""));
+  assert_int_equal(captured_times(text.data, "<path class=\"line c1 d0\""), 2); /* one point */
   assert_null(strstr(text.data, "class=\"level\"")); /* nobody knows it */
   plm_text_deinit(&text);
   close_runs(runs, 2);
@@ -375,15 +375,15 @@ static void sources_have_lines_of_their_own(void **state)
   (void)state;
   static struct plm_report_run runs[3];
   struct plm_text text = {0};
-  static const char *const names[] = {"many", "<two>", "one"};
+  static const char *const names[] = {"one", "many", "<two>"};
   for (int i = 0; i < 3; i++) begin_run(&runs[i], names[i], "stopped", "version: 1\n");
   for (int k = 0; k < PLM_MAX_SOURCES; k++) {
     char name[16];
     snprintf(name, sizeof name, "source-%d", k);
-    train_source(&runs[0], PLM_REPORT_TRAINER_loss_by_source, name, 2, (double[]){k + 1, k + 2});
+    train_source(&runs[1], PLM_REPORT_TRAINER_loss_by_source, name, 2, (double[]){k + 1, k + 2});
   }
-  train_source(&runs[1], PLM_REPORT_TRAINER_loss_by_source, "a", 2, (double[]){1, 2});
-  plm_report_charts(&text, runs, 1);
+  train_source(&runs[2], PLM_REPORT_TRAINER_loss_by_source, "a", 2, (double[]){1, 2});
+  plm_report_charts(&text, &runs[1], 1);
   assert_int_equal(captured_times(text.data, "aria-label=\"Loss by source\""), 1);
   assert_null(strstr(text.data, "Tokens by source"));
   for (unsigned k = 0; k < PLM_MAX_SOURCES; k++) {
@@ -400,7 +400,7 @@ static void sources_have_lines_of_their_own(void **state)
   assert_non_null(strstr(text.data, "<figcaption><b>Loss by source, many</b>"));
   assert_non_null(strstr(text.data, "<figcaption><b>Loss by source, &lt;two&gt;</b>"));
   plm_text_clear(&text);
-  plm_report_charts(&text, &runs[2], 1);
+  plm_report_charts(&text, &runs[0], 1);
   assert_null(strstr(text.data, "by source"));
   plm_text_deinit(&text);
   close_runs(runs, 3);

@@ -69,6 +69,35 @@ static void a_trainer_that_trains_has_nothing_to_say(void **state)
   assert_string_equal(activity.text, "");
 }
 
+/* After the clock was set back, the last step is of now, like the lock. */
+static void steps_of_the_future_are_of_now(void **state)
+{
+  (void)state;
+  steps_until(-1000);
+  const struct plm_activity activity = read_after(-1000);
+  assert_true(activity.stepped);
+  assert_true(activity.age_s == 0);
+  assert_int_equal(activity.step, 5);
+  assert_true(activity.rate == 2000);
+}
+
+/* Such as that of a checkpoint that was skipped. */
+static void a_line_without_a_time_is_no_step(void **state)
+{
+  char path[PLM_PATH_SIZE];
+  (void)state;
+  write_file("peers.trainer.json", "[{}]");
+  steps_until(61);
+  assert_int_equal(plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, NULL), PLM_OK);
+  FILE *file = fopen(path, "a");
+  assert_non_null(file);
+  fprintf(file, "{\"step\":6,\"time\":%.3f}\n{\"step\":7,\"step_ms\":0,\"time\":%.3f}\n",
+          plm_clock_wall_s(), plm_clock_wall_s());
+  fclose(file);
+  expect("no step for 1:01", 1000);
+  assert_int_equal(read_after(1000).step, 5);
+}
+
 static void a_silent_trainer_is_told_with_its_time(void **state)
 {
   (void)state;
@@ -232,6 +261,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       TEST(a_trainer_that_trains_has_nothing_to_say),
+      TEST(steps_of_the_future_are_of_now),
+      TEST(a_line_without_a_time_is_no_step),
       TEST(a_silent_trainer_is_told_with_its_time),
       TEST(slow_steps_are_no_silence),
       TEST(a_trainer_that_waits_says_so),
