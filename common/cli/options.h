@@ -30,7 +30,7 @@ extern const struct plm_option plm_common_options[];
 struct plm_arguments {
   struct plm_option_value *values;
   size_t value_count;
-  const char **positionals;
+  const char **positionals; /* a NULL follows the last one */
   size_t positional_count;
 };
 

@@ -28,7 +28,7 @@ static plm_status task_generate_run(const struct plm_arguments *arguments, struc
   struct plm_generate_request request = {
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
       .weights = plm_arguments_get(arguments, "weights"),
-      .input = arguments->positional_count > 0 ? arguments->positionals[0] : NULL,
+      .input = arguments->positionals[0], /* or NULL */
       .output = plm_arguments_get(arguments, "output"),
       .trace = plm_arguments_get(arguments, "trace"),
       .temperature = 1,

@@ -68,7 +68,7 @@ static bool wait_for_start(int pipe_end, struct plm_error *error)
     if (got <= 0) break;
     used += (size_t)got;
   }
-  if (used == sizeof sent && error != NULL) *error = sent;
+  if (used == sizeof sent) *error = sent;
   return used == 1;
 }
 
@@ -77,7 +77,7 @@ static plm_status wait_for_end(pid_t child, struct plm_error *error)
 {
   int status = 0;
   waitpid(child, &status, 0);
-  if (error != NULL && error->what[0] != '\0') return error->status;
+  if (error->what[0] != '\0') return error->status;
   return plm_command_status_of_code(WIFEXITED(status) ? WEXITSTATUS(status) : 1, error);
 }
 
@@ -102,8 +102,8 @@ plm_status plm_behind_start(plm_behind_body *body, void *context, int *pid, stru
 /* The run has ended before it could be asked. If it failed, it has left the reason. */
 static plm_status ended_before(const char *run, int pid, struct plm_error *error)
 {
-  static struct plm_run_failure failure;             /* static because it is large */
-  if (error != NULL) *error = (struct plm_error){0}; /* that nobody answered */
+  static struct plm_run_failure failure; /* static because it is large */
+  *error = (struct plm_error){0};        /* that nobody answered */
   const plm_status status = wait_for_end(pid, error);
   if (plm_run_failure_read(run, &failure))
     plm_print(stderr, "plm-pipeline: failed: %s %s\n", failure.stage, failure.cause);

@@ -127,7 +127,7 @@ static plm_status show_config(const struct plm_command_context *context, struct 
     print_reference();
     return PLM_OK;
   }
-  const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
+  const char *file = arguments->positionals[0]; /* or NULL */
   PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
   if (context->json)
     config_print_json(&config);

@@ -58,7 +58,7 @@ static plm_status doctor_run(const struct plm_command_context *context, struct p
   struct plm_config config;
   const struct plm_arguments *arguments = context->arguments;
   PLM_TRY(plm_command_operands(context, 1, error));
-  const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
+  const char *file = arguments->positionals[0]; /* or NULL */
   PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
   const plm_status status = examine(context, &config, error);
   plm_config_deinit(&config);

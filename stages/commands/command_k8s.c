@@ -133,7 +133,7 @@ static plm_status k8s(const struct plm_command_context *context, struct plm_erro
   char *keys = NULL;
   const struct plm_arguments *arguments = context->arguments;
   PLM_TRY(plm_command_operands(context, 1, error));
-  const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
+  const char *file = arguments->positionals[0]; /* or NULL */
   PLM_TRY(plm_arguments_load_config(arguments, file, true, &config, error));
   const char *folder = given_or(arguments, "keys", config.network.keys);
   if (folder != NULL) keys = plm_strdup(folder);

@@ -80,7 +80,7 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
     status = plm_path_join(path, logs->folder, item->d_name, error);
     if (status != PLM_OK) break;
     struct log *log = &logs->list[logs->count++];
-    memcpy(log->name, name, sizeof name);
+    strcpy(log->name, name);
     plm_tail_init_last(&log->lines.tail, path, (struct plm_tail_place){0},
                        lines < 0 ? SIZE_MAX : (size_t)lines);
   }

@@ -20,8 +20,7 @@ static plm_status find_profile(const struct plm_command_context *context, char p
                                struct plm_error *error)
 {
   char run[PLM_PATH_SIZE];
-  const char *operand =
-      context->arguments->positional_count > 0 ? context->arguments->positionals[0] : NULL;
+  const char *operand = context->arguments->positionals[0]; /* or NULL */
   if (operand != NULL && !plm_file_exists(operand))
     return plm_error_set(error, PLM_NOT_FOUND, "there is no file or folder %s", operand);
   if (operand != NULL && !plm_directory_exists(operand))

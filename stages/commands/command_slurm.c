@@ -178,7 +178,7 @@ static plm_status slurm(const struct plm_command_context *context, struct plm_er
   struct plm_config config;
   const struct plm_arguments *arguments = context->arguments;
   PLM_TRY(plm_command_operands(context, 1, error));
-  const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
+  const char *file = arguments->positionals[0]; /* or NULL */
   PLM_TRY(plm_arguments_load_config(arguments, file, true, &config, error));
   const plm_status status = make_script(context, &config, error);
   plm_config_deinit(&config);

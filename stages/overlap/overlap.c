@@ -46,11 +46,11 @@ void plm_overlap_deinit(struct plm_overlap *overlap)
 
 /* ---- a block ---- */
 
+/* Of equal hashes, any order of documents will do. */
 static int by_hash(const void *left, const void *right)
 {
   const struct entry *a = left, *b = right;
-  if (a->hash != b->hash) return a->hash < b->hash ? -1 : 1;
-  return (a->document > b->document) - (a->document < b->document);
+  return (a->hash > b->hash) - (a->hash < b->hash);
 }
 
 /* Any order will do. */

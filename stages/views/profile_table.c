@@ -159,7 +159,7 @@ static int longer(const void *a, const void *b)
 
 static void sort_rows(struct plm_profile_rows *rows)
 {
-  if (rows->count > 0) qsort(rows->rows, rows->count, sizeof *rows->rows, longer);
+  if (rows->rows != NULL) qsort(rows->rows, rows->count, sizeof *rows->rows, longer);
 }
 
 static plm_status add_up(const struct plm_profile_events *events,
