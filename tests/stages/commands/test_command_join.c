@@ -5,14 +5,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "common/run/run.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
 
 static char keys[PLM_PATH_SIZE], client[PLM_PATH_SIZE], run[PLM_PATH_SIZE];
+
+static bool on_nfs; /* all files seem to be on NFS */
+
+/* Takes the place of libc's function in this program. */
+int statfs(const char *path, struct statfs *information)
+{
+  const int result = (int)syscall(SYS_statfs, path, information);
+  if (on_nfs) information->f_type = 0x6969;
+  return result;
+}
 
 /* Keys of a head, and the folder of the client's host. */
 static int make_keys(void **state)
@@ -153,7 +166,7 @@ static void a_setting_that_is_wrong_is_told(void **state)
 {
   static const struct written_corpus small = {.documents = {20, 20}, .longest = 10};
   (void)state;
-  written_corpora(1, &small);
+  if (!plm_file_exists(scratch_path("corpus.0"))) written_corpora(1, &small);
   const char *corpus = scratch_path("corpus.0");
   setenv("PLM_TRAINER_STEPS", "many", 1);
   for (int behind = 0; behind < 2; behind++) {
@@ -166,6 +179,40 @@ static void a_setting_that_is_wrong_is_told(void **state)
   unsetenv("PLM_TRAINER_STEPS");
 }
 
+/* A corpus on a remote file system needs leave, on the command line or in the file. With it, the
+ * command comes as far as the lock of the folder, which is held here. */
+static void a_remote_corpus_needs_leave(void **state)
+{
+  static const struct written_corpus small = {.documents = {20, 20}, .longest = 10};
+  static const struct {
+    const char *packer, *option, *value;
+    bool taken;
+  } cases[] = {{"{}", NULL, NULL, false},
+               {"{}", "--allow-remote", NULL, true},
+               {"{}", "--cache", "/cache", true},
+               {"{allow_remote: true}", NULL, NULL, true},
+               {"{cache: /cache}", NULL, NULL, true}};
+  char yaml[2 * PLM_PATH_SIZE], file[PLM_PATH_SIZE];
+  struct plm_lock *lock;
+  (void)state;
+  if (!plm_file_exists(scratch_path("corpus.0"))) written_corpora(1, &small);
+  snprintf(file, sizeof file, "%s", scratch_path("its.yaml"));
+  assert_int_equal(plm_lock_acquire(run, "supervisor", &lock, NULL), PLM_OK);
+  on_nfs = true;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(yaml, sizeof yaml, "corpus: %.4000s\npacker: %s\n", scratch_path("corpus.0"),
+             cases[i].packer);
+    scratch_write(file, yaml, strlen(yaml));
+    const int code = COMMAND("join", HEAD, "-c", file, "--keys", client, "--run", run,
+                             cases[i].option, cases[i].value);
+    if (code == 0 || (strstr(command_err, "(NFS)") != NULL) == cases[i].taken ||
+        (strstr(command_err, "supervisor") != NULL) != cases[i].taken)
+      fail_msg("case %zu: %d %s", i, code, command_err);
+  }
+  on_nfs = false;
+  plm_lock_release(lock);
+}
+
 int main(void)
 {
   unsetenv("PLM_CONFIG");
@@ -174,6 +221,7 @@ int main(void)
       cmocka_unit_test(what_is_missing_is_named),
       cmocka_unit_test(a_folder_that_cannot_be_looked_at_is_an_error),
       cmocka_unit_test(numbers_have_bounds),
+      cmocka_unit_test(a_remote_corpus_needs_leave),
       cmocka_unit_test(a_setting_that_is_wrong_is_told),
   };
   return cmocka_run_group_tests(tests, make_keys, NULL);

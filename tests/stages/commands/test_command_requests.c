@@ -91,7 +91,7 @@ static const char stages[] =
     "{\"ok\":true,\"stages\":["
     "{\"stage\":\"trainer\",\"instance\":0,\"node\":\"here\",\"pid\":1234567,\"state\":\"ready\","
     "\"ready\":true,\"restarts\":0,\"age_s\":59.9,\"sign_age_s\":7.4,\"rate\":9999,\"ranks\":4},"
-    "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"a\\u001bnode\",\"pid\":2,\"state\":"
+    "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"a\\u001bnode\",\"pid\":1,\"state\":"
     "\"fatal\","
     "\"ready\":false,\"restarts\":12,\"age_s\":60,\"rate\":10000,\"queue\":0},"
     "{\"stage\":\"packer\",\"instance\":0,\"node\":\"here\",\"pid\":3,\"state\":\"starting\","
@@ -114,7 +114,7 @@ static void stages_are_a_table(void **state)
       output,
       "STAGE       NODE           PID STATE     RESTARTS      AGE   SIGN     RATE QUEUE\n"
       "trainer.0   here       1234567 ready            0     1:00   0:07 10.0 k/s        4 ranks\n"
-      "evaluator.0 a\\x1bnode        2 fatal           12     1:00          10 k/s     0\n"
+      "evaluator.0 a\\x1bnode        1 fatal           12     1:00          10 k/s     0\n"
       "packer.0    here             3 starting         1    59:59         standby      \n"
       "packer.10   there            4 ready            0  1:00:00  12:34  123 k/s     7\n"
       "packer.11                    -                  0 25:01:01                      \n"
@@ -123,7 +123,7 @@ static void stages_are_a_table(void **state)
       "packer.14                    -                  0     0:01         0.0 k/s      \n");
   assert_int_equal(with_answer("ps --color always", stages, output), 0);
   assert_non_null(strstr(output, "1234567 \033[32mready    \033[0m "));
-  assert_non_null(strstr(output, "      2 \033[31mfatal    \033[0m "));
+  assert_non_null(strstr(output, "      1 \033[31mfatal    \033[0m "));
   assert_non_null(strstr(output, "      3 \033[33mstarting \033[0m "));
 }
 
@@ -225,6 +225,15 @@ static void a_run_is_watched_to_its_end(void **state)
   assert_int_equal(pipeline("ps --watch", output), 3);
 }
 
+static void operands_are_refused(void **state)
+{
+  static const char *const commands[][3] = {
+      {"ps", "x"}, {"down", "x"}, {"wait", "x"}, {"scale", "packer=1", "x"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    COMMAND_REFUSES(2, "unexpected argument \"x\"", commands[i][0], commands[i][1], commands[i][2]);
+}
+
 static void without_a_supervisor_it_is_not_running(void **state)
 {
   (void)state;
@@ -259,6 +268,7 @@ int main(void)
       cmocka_unit_test(the_last_failure_is_reported),
       cmocka_unit_test(a_terminal_is_redrawn),
       cmocka_unit_test(a_run_is_watched_to_its_end),
+      cmocka_unit_test(operands_are_refused),
       cmocka_unit_test(without_a_supervisor_it_is_not_running),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,13 +92,17 @@ static void bad_input_is_refused_before_anything_starts(void **state)
           "seed=1,2", "--set", "model.hidden_size=64,63");
   assert_non_null(strstr(command_err, "model.hidden_size: "));
   REFUSES("unexpected argument \"other\"", "other");
-  char output[4084], expected[300];
+  char output[4091], expected[300];
   memset(output, '/', sizeof output);
   memcpy(output, "out", 3);
   output[4083] = '\0'; /* with ./ before it and /seed=1.log behind it, it is too long */
   assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", output), 1);
   snprintf(expected, sizeof expected, "plm-pipeline: path ./%.198s is too long\n", output);
   assert_string_equal(command_err, expected);
+  output[4083] = '/'; /* now even the folder of a run is */
+  output[4090] = '\0';
+  assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", output), 1);
+  assert_non_null(strstr(command_err, "seed=1 is longer than 4095 bytes\n"));
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "0"), 2);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "65"), 2);
   assert_int_equal(COMMAND("sweep", "its.yaml", "--jobs", "64", "--dry-run"), 0);
@@ -334,6 +338,15 @@ static void losses_and_speeds_are_measured(void **state)
   assert_int_equal(strncmp(command_out, first, strlen(first)), 0);
 }
 
+static void metrics_that_cannot_be_read_are_an_error(void **state)
+{
+  (void)state;
+  assert_int_equal(plm_directory_make("out/seed=2/evaluator.jsonl", NULL), PLM_OK);
+  assert_int_equal(COMMAND("sweep", "its.yaml", "--set", "seed=1,2", "--output", "out"), 1);
+  assert_non_null(strstr(command_err, "evaluator.jsonl: Is a directory\n"));
+  assert_string_equal(command_out, "");
+}
+
 /* A column is as wide as its key or its longest value. */
 static void columns_are_wide_enough(void **state)
 {
@@ -391,6 +404,7 @@ int main(void)
       cmocka_unit_test_setup(a_signal_stops_the_sweep, setup),
       cmocka_unit_test_setup(an_earlier_start_is_waited_for, setup),
       cmocka_unit_test_setup(losses_and_speeds_are_measured, setup),
+      cmocka_unit_test_setup(metrics_that_cannot_be_read_are_an_error, setup),
       cmocka_unit_test_setup(columns_are_wide_enough, setup),
       cmocka_unit_test_setup(a_page_shows_the_best_runs, setup),
   };

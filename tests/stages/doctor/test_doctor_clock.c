@@ -1,5 +1,8 @@
-/* What `doctor` says of this host's clock, whatever the clock is. */
+/* What `doctor` says of this host's clock, whatever the clock is, and of each port. */
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timex.h>
 #include <time.h>
@@ -85,9 +88,48 @@ static void a_clock_may_be_wrong(void **state)
   plm_config_deinit(&config);
 }
 
+/* Any of the three may be taken. */
+static void each_port_is_tried(void **state)
+{
+  static const char *const keys[] = {"feed", "evaluation_feed", "announcements"};
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof address;
+  (void)state;
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
+  assert_int_equal(listen(listener, 1), 0);
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+  for (size_t i = 0; i < 3; i++) {
+    struct plm_config config;
+    struct plm_error error = {0};
+    char yaml[400], found[100], port[16];
+    size_t used = (size_t)snprintf(yaml, sizeof yaml, "run: /nowhere/run\nnetwork: {");
+    for (size_t k = 0; k < 3; k++) {
+      snprintf(port, sizeof port, "%d", ntohs(address.sin_port));
+      used += (size_t)snprintf(yaml + used, sizeof yaml - used, "%s: 'tcp://127.0.0.1:%s'%s",
+                               keys[k], k == i ? port : "*", k < 2 ? ", " : "}\n");
+    }
+    if (plm_config_load_text(yaml, used, &config, &error) != PLM_OK) fail_msg("%s", error.what);
+    doctor = (struct plm_doctor){.config = &config, .program_directory = "/nowhere"};
+    plm_doctor_host(&doctor);
+    size_t ports = 0;
+    snprintf(found, sizeof found, "network.%s: tcp://127.0.0.1:%s is in use by ", keys[i], port);
+    for (size_t k = 0; k < doctor.count; k++) {
+      if (strcmp(doctor.findings[k].check, "ports") != 0) continue;
+      ports++;
+      assert_int_equal(strncmp(doctor.findings[k].found, found, strlen(found)), 0);
+      assert_int_equal(doctor.findings[k].grade, PLM_GRADE_PROBLEM);
+    }
+    assert_int_equal(ports, 1);
+    plm_config_deinit(&config);
+  }
+  close(listener);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_clock_is_synchronised_or_not),
-                                     cmocka_unit_test(a_clock_may_be_wrong)};
+                                     cmocka_unit_test(a_clock_may_be_wrong),
+                                     cmocka_unit_test(each_port_is_tried)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

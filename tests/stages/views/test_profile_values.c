@@ -184,9 +184,10 @@ static void each_value_has_its_place(void **state)
                                     .beside = {beside, 2}};
   struct plm_text text = {0};
   (void)state;
-  for (int known = 3; known >= 0; known--) { /* both limits, the one, the other, none */
+  for (int known = 4; known >= 0; known--) { /* the least, both limits, the one, the other, none */
     table.flops_limit = known & 2 ? 4e10 : 0;
     table.bytes_limit = known & 1 ? 3e9 : 0;
+    if (known == 4) table.flops_limit = table.bytes_limit = 1;
     if (known < 2) table.beside.count = 0;
     if (known == 1) table.in.count = 1; /* a narrow one */
     plm_profile_table_print(&table, &text);
