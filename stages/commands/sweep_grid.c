@@ -117,7 +117,6 @@ static bool plain_name(const struct plm_sweep_grid *grid, size_t run, char *name
 {
   static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
   size_t used = 0;
-  name[0] = '\0';
   for (size_t i = 0; i < grid->axis_count; i++) {
     if (grid->axes[i].count == 1) continue;
     const size_t left = PLM_SWEEP_NAME_SIZE - used;
