@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -229,6 +231,33 @@ static void a_report_is_written_into_the_first_run(void **state)
   assert_int_equal(command_case(words), 2);
 }
 
+static time_t says; /* 0: the true time */
+
+/* Takes the place of libc's function in this program. */
+time_t time(time_t *kept)
+{
+  const time_t now = says != 0 ? says : (time_t)syscall(SYS_time, NULL);
+  if (kept != NULL) *kept = now;
+  return now;
+}
+
+static void a_report_says_when_it_was_made(void **state)
+{
+  char run[PLM_PATH_SIZE];
+  (void)state;
+  setenv("TZ", "UTC", 1);
+  tzset();
+  snprintf(run, sizeof run, "%s", scratch_path("dated"));
+  make_run(run);
+  says = 1735689600;
+  assert_int_equal(COMMAND("report", run, "--output", "-"), 0);
+  assert_non_null(strstr(command_out, " report, 2025-01-01 00:00 +0000</footer>\n"));
+  says = INT64_MAX; /* no calendar has this year */
+  assert_int_equal(COMMAND("report", run, "--output", "-"), 0);
+  says = 0;
+  assert_non_null(strstr(command_out, " report, </footer>\n"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -237,6 +266,7 @@ int main(void)
       cmocka_unit_test(each_setting_has_its_item),
       cmocka_unit_test(other_names_are_refused),
       cmocka_unit_test(runs_of_one_name_have_their_paths),
+      cmocka_unit_test(a_report_says_when_it_was_made),
       cmocka_unit_test(a_report_is_written_into_the_first_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,15 +31,17 @@ static int setup(void **state)
   return 0;
 }
 
-/* A run with the corpora, as a list if it says so; documents are cut into pieces. */
-static void configure(bool listed, struct plm_config *config)
+/* A run with a list of so many corpora, or with one without a list; documents are cut into pieces.
+ */
+static void configure(int listed, struct plm_config *config)
 {
   char text[4 * PLM_PATH_SIZE], first[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
   struct plm_error error = {0};
   snprintf(first, sizeof first, "%s", scratch_path("corpus.0"));
-  snprintf(text, sizeof text,
-           listed ? "corpus: [{path: %.4000s}, {path: %.4000s}]\n" : "corpus: %.4000s # %.4000s\n",
-           first, scratch_path("corpus.1"));
+  static const char *const forms[] = {"corpus: %.4000s # %.4000s\n",
+                                      "corpus: [{path: %.4000s}] # %.4000s\n",
+                                      "corpus: [{path: %.4000s}, {path: %.4000s}]\n"};
+  snprintf(text, sizeof text, forms[listed], first, scratch_path("corpus.1"));
   snprintf(text + strlen(text), PLM_PATH_SIZE,
            "seed: 7\ndata: {max_length: 64, truncate: split}\n"
            "trainer: {batch_tokens: 256, micro_batch_tokens: 64}\n");
@@ -83,10 +85,10 @@ static void expected_lines(const struct plm_config *config, uint64_t s, struct p
 static void chunks_and_documents_are_printed(void **state)
 {
   (void)state;
-  for (int listed = 0; listed < 2; listed++) {
+  for (int listed = 0; listed < 3; listed++) {
     struct plm_config config;
     bool several = false, pieces = false;
-    configure(listed == 1, &config);
+    configure(listed, &config);
     free(config.run);
     config.run = strdup(run);
     for (uint64_t s = 0; s < 24; s++) {
@@ -113,7 +115,7 @@ static void steps_have_bounds(void **state)
 {
   struct plm_config config;
   (void)state;
-  configure(false, &config);
+  configure(0, &config);
   plm_config_deinit(&config);
   assert_int_equal(COMMAND("trace", "--run", run), 2);
   assert_string_equal(command_err, "plm-pipeline: --step N is needed: the number of the step\n"
@@ -137,7 +139,7 @@ static void damaged_names_end_it(void **state)
 {
   struct plm_config config;
   (void)state;
-  configure(false, &config);
+  configure(0, &config);
   plm_config_deinit(&config);
   forged_corpus_cut_names(scratch_path("corpus.0"));
   for (int json = 0; json < 2; json++) {

@@ -119,6 +119,20 @@ static void names_are_plain_and_differ(void **state)
   }
 }
 
+/* Nothing is written beyond the end of a name, whatever follows the value that does not fit. */
+static void long_values_are_cut_off(void **state)
+{
+  enum { GUARD = 1000 };
+  char text[700], guarded[PLM_SWEEP_NAME_SIZE + GUARD];
+  (void)state;
+  snprintf(text, sizeof text, "%0*d,%0*d", 300, 1, 300, 2);
+  const struct plm_config_override sets[] = {{"key", text}, {"seed", "7,8"}};
+  memset(guarded, '~', sizeof guarded);
+  name_of(sets, 2, 3, guarded);
+  assert_string_equal(guarded + PLM_SWEEP_NAME_SIZE - 16, ",run=4");
+  for (size_t i = 0; i < GUARD; i++) assert_int_equal(guarded[PLM_SWEEP_NAME_SIZE + i], '~');
+}
+
 static void what_is_refused(void **state)
 {
   (void)state;
@@ -157,6 +171,7 @@ int main(void)
       cmocka_unit_test(values_are_split_outside_brackets),
       cmocka_unit_test(the_last_key_varies_fastest),
       cmocka_unit_test(names_are_plain_and_differ),
+      cmocka_unit_test(long_values_are_cut_off),
       cmocka_unit_test(what_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
