@@ -314,6 +314,8 @@ static void nodes_must_fit(void **state)
   free(script_of(&job));
   job.packer_nodes = 3;
   refuses(&job, PLM_USAGE, "--packer-nodes 3 is above packer.instances, which is 2");
+  job.packer_nodes = 1;
+  refuses(&job, PLM_CONFIG, "packers on other nodes need CURVE keys, but network.keys is not set");
   job.packer_nodes = 2;
   refuses(&job, PLM_CONFIG, "packers on other nodes need CURVE keys, but network.keys is not set");
   config.network.keys = plm_strdup("/keys");
