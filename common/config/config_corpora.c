@@ -70,7 +70,6 @@ bool plm_sources_move(const struct plm_config *config)
 void plm_sources_release(struct plm_config *config)
 {
   for (uint32_t i = 0; i < config->source_count; i++) free(config->sources[i].path);
-  memset(config->sources, 0, sizeof config->sources);
   config->source_count = 0;
 }
 
@@ -80,7 +79,6 @@ void plm_config_sets_release(struct plm_config_evaluator *evaluator)
     free(evaluator->sets[i].name);
     free(evaluator->sets[i].corpus);
   }
-  memset(evaluator->sets, 0, sizeof evaluator->sets);
   evaluator->set_count = 0;
 }
 
