@@ -59,7 +59,7 @@ plm_status plm_contact_head_read(const struct plm_model_folder *folder, const ch
   const plm_status status = read_head(files, folder->directory, head, error);
   plm_tensor_shards_close(files);
   if (status == PLM_OK) return PLM_OK;
-  if (error != NULL && status == PLM_FORMAT) plm_error_where(error, "%s", path);
+  if (status == PLM_FORMAT) (void)plm_error_where(error, "%s", path);
   plm_contact_head_deinit(head);
   return status;
 }

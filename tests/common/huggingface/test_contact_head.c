@@ -62,10 +62,32 @@ static void each_of_its_tensors_is_checked(void **state)
   }
 }
 
+/* A file without any is no damaged one: the message names the folder, and no file. */
+static void a_folder_without_a_head_is_named(void **state)
+{
+  struct plm_model_folder folder = {.model = {.num_hidden_layers = 3, .num_attention_heads = 2}};
+  const struct plm_tensor_info other = {BIAS, PLM_F32, 1, {1}, 4, (const float[]){1}};
+  struct plm_contact_head head;
+  struct plm_error error = {0};
+  char expected[PLM_PATH_SIZE + 100];
+  (void)state;
+  snprintf(folder.directory, sizeof folder.directory, "%s", scratch_directory());
+  assert_int_equal(plm_safetensors_write(scratch_path("n"), &other, 1, NULL, 0, NULL), PLM_OK);
+  assert_int_equal(plm_contact_head_read(&folder, "n", &head, &error), PLM_NOT_FOUND);
+  snprintf(expected, sizeof expected, "%.300s has no contact head (" WEIGHT ")", folder.directory);
+  assert_string_equal(error.what, expected);
+  assert_string_equal(error.where, "");
+  assert_non_null(strstr(error.hint, "only published weights of ESM-2"));
+  assert_null(head.weights);
+  assert_int_equal(plm_contact_head_read(&folder, "missing", &head, &error), PLM_NOT_FOUND);
+  assert_null(head.weights);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_of_its_tensors_is_checked),
+      cmocka_unit_test(a_folder_without_a_head_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
