@@ -326,10 +326,8 @@ static plm_status pop_batch(struct plm_sequence_ahead *ahead, size_t file, struc
   ahead->current = NULL;
   ahead->taken = 0;
   pthread_mutex_lock(&ahead->lock);
-  if (ahead->turn != file) {
-    ahead->turn = file;
-    pthread_cond_broadcast(&ahead->emptied);
-  }
+  ahead->turn = file;
+  pthread_cond_broadcast(&ahead->emptied);
   while (queue->head == NULL && !ahead->no_memory) pthread_cond_wait(&ahead->filled, &ahead->lock);
   struct batch *batch = queue->head;
   if (batch != NULL) {

@@ -104,7 +104,6 @@ static bool match_mask(struct plm_sequence_builder *builder, uint8_t byte, uint6
       builder->bad = builder->star ? '*' : '<';
       builder->bad_line = line;
     }
-    builder->matched = 0;
     return true;
   }
   if (!whole && text[++builder->matched] != '\0') return true;

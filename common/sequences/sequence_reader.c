@@ -48,8 +48,8 @@ void plm_sequence_name_by_place(struct plm_sequence_reader *reader)
   const int size = snprintf(reader->name, sizeof reader->name, "%.*s:%llu", PLM_NAME_LIMIT / 2,
                             reader->base_name, (unsigned long long)reader->record_line);
   reader->name_size = (size_t)size;
-  for (size_t i = 0; i < reader->name_size; i++)
-    if ((unsigned char)reader->name[i] <= ' ') reader->name[i] = '_';
+  for (char *at = reader->name; *at != '\0'; at++)
+    if ((unsigned char)*at <= ' ') *at = '_';
 }
 
 enum plm_sequence_result plm_sequence_bad(const struct plm_sequence_reader *reader, uint64_t line,
