@@ -321,11 +321,10 @@ static plm_status map_file(const char *path, void **mapping, size_t *size, struc
   }
   *size = (size_t)info.st_size;
   *mapping = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int cause = errno;
+  const plm_status status =
+      *mapping == MAP_FAILED ? plm_error_errno(error, "cannot map %s", path) : PLM_OK;
   close(descriptor);
-  if (*mapping != MAP_FAILED) return PLM_OK;
-  errno = cause;
-  return plm_error_errno(error, "cannot map %s", path);
+  return status;
 }
 
 plm_status plm_safetensors_open(const char *path, struct plm_safetensors **file,
