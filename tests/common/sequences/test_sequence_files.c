@@ -3,6 +3,7 @@
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,37 @@ static void a_pipe_has_no_size(void **state)
   assert_int_equal(mkfifo(pipe, 0600), 0);
   alarm(60);
   assert_int_equal(plm_sequence_files_check(paths, 2, &total, NULL), PLM_OK);
+  assert_int_equal(total, 0);
+  /* the files behind one without a size are looked at, too */
+  const char *const first[] = {pipe, "-"};
+  for (size_t i = 0; i < 2; i++) {
+    const char *missing[] = {first[i], scratch_path("missing.fasta")};
+    total = 1;
+    assert_int_equal(plm_sequence_files_check(missing, 2, &total, NULL), PLM_NOT_FOUND);
+    const char *good[] = {first[i], paths[0]};
+    total = 1;
+    assert_int_equal(plm_sequence_files_check(good, 2, &total, NULL), PLM_OK);
+    assert_int_equal(total, 0);
+  }
   alarm(0);
+}
+
+/* Standard input may begin anywhere in a file, so its size says nothing. */
+static void standard_input_has_no_size(void **state)
+{
+  (void)state;
+  const char *path = write_file("input.fasta", ">a\nLA\n>b\nSE\n"), *paths[] = {"-"};
+  const int before = dup(STDIN_FILENO), file = open(path, O_RDONLY | O_CLOEXEC);
+  uint64_t total = 1;
+  assert_true(file >= 0);
+  assert_int_equal(dup2(file, STDIN_FILENO), STDIN_FILENO);
+  close(file);
+  const plm_status status = plm_sequence_files_check(paths, 1, &total, NULL);
+  if (before >= 0) {
+    dup2(before, STDIN_FILENO);
+    close(before);
+  }
+  assert_int_equal(status, PLM_OK);
   assert_int_equal(total, 0);
 }
 
@@ -210,6 +241,7 @@ int main(void)
       cmocka_unit_test(records_of_all_files_are_counted),
       cmocka_unit_test(a_pipe_has_no_size),
       cmocka_unit_test(a_missing_file_is_found_behind_a_pipe),
+      cmocka_unit_test(standard_input_has_no_size),
       cmocka_unit_test(files_without_a_good_record_are_errors),
       cmocka_unit_test(errors_and_stop_signals_end_it),
       cmocka_unit_test(bad_records_are_shown_up_to_a_limit),

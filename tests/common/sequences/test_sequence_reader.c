@@ -362,6 +362,7 @@ static void a_pipe_is_read_in_spite_of_signals(void **state)
     const char *file, *parts[3];
   } pipes[] = {
       {"pipe.fasta", {">a\nLAG", "V\n>b\n", "SERT\n"}},
+      {"pipe", {"\n\n\n", ">a\nLAGV\n", ">b\nSERT\n"}}, /* its first line tells its format */
       {"pipe.csv", {"id\tseq", "uence\na\t\"LAG", "V\n\"\nb\tSERT\n"}},
   };
   char path[300];

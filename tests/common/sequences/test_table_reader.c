@@ -92,6 +92,11 @@ static void other_columns_are_handed_out(void **state)
        {.columns = true, .sequence_column = "Seq", .name_column = "x"},
        0},
       {"a.csv", "sequence,x\nLAGV,1\n", "a.csv:2 LAGV [\"x\"] [\"1\"]\n", {.columns = true}, 0},
+      {"a.csv",
+       "y,id,x,sequence\n1,p,2,LAGV\n",
+       "p LAGV [\"y\", \"x\"] [\"1\", \"2\"]\n",
+       {.columns = true},
+       0},
   };
   check_readings(table, sizeof table / sizeof *table);
 }
