@@ -36,7 +36,17 @@ static void half_precision_is_converted_exactly(void **state)
   assert_int_equal(plm_float_to_bf16(0x1.03p0F), 0x3f82);
   assert_int_equal(plm_float_to_bf16(0x1.010002p0F), 0x3f81);
   assert_int_equal(plm_float_to_bf16(-0x1.fffffep127F), 0xff80);
-  assert_int_equal(plm_float_to_bf16(NAN) & 0x7fc0, 0x7fc0);
+  /* what is no number stays so, whatever its bits are that are lost */
+  static const uint32_t nans[][2] = {{0x7f800001, 0x7fc0},
+                                     {0x7fffffff, 0x7fff},
+                                     {0xff800001, 0xffc0},
+                                     {0xffffffff, 0xffff},
+                                     {0x7fa1ffff, 0x7fe1}};
+  for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) {
+    float nan;
+    memcpy(&nan, &nans[i][0], sizeof nan);
+    assert_int_equal(plm_float_to_bf16(nan), nans[i][1]);
+  }
   free(halves);
   free(values);
 }
