@@ -396,6 +396,12 @@ static void rotated_files_come_first(void **state)
     append(path, i < PLM_LOG_FILES_KEPT ? "lost\n" : "last\n");
   }
   assert_read("last|", true);
+  plm_tail_init(&tail, path, 0); /* a new reader begins with the oldest file */
+  struct plm_text all = {0};
+  for (unsigned i = 0; i < PLM_LOG_FILES_KEPT; i++) plm_text_puts(&all, "lost|");
+  plm_text_puts(&all, "last|");
+  assert_read(all.data, true);
+  plm_text_deinit(&all);
   /* a place in the present file is not sought in an older one */
   plm_tail_init(&tail, path, 2);
   assert_read("st|", true);
@@ -449,6 +455,49 @@ static void the_end_is_a_place(void **state)
   }
 }
 
+/* Whoever reads has to know that what comes next does not follow what came before. */
+static void a_file_that_is_gone_is_cut(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("gone.log"));
+  plm_tail_init(&tail, path, 0);
+  assert_read("", false);
+  assert_false(tail.cut); /* it was never there */
+  append(path, "\n");
+  assert_read("|", true);
+  assert_false(tail.cut);
+  assert_int_equal(unlink(path), 0);
+  assert_read("", false);
+  assert_true(tail.cut);
+  append(path, "a\n");
+  assert_read("a|", true);
+  assert_true(tail.cut);
+  append(path, "b\n");
+  assert_read("b|", true);
+  assert_false(tail.cut);
+}
+
+/* An empty file has no line: the last ones are in those that it was rotated to. */
+static void an_empty_log_counts_no_line(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("empty.log"));
+  append(path, "a\nb\n");
+  rotate(path);
+  append(path, "");
+  rotate(path);
+  append(path, "c\n");
+  rotate(path);
+  append(path, "");
+  static const char *const last[] = {"", "c|", "b|c|", "a|b|c|", "a|b|c|"};
+  for (size_t lines = 0; lines < sizeof last / sizeof *last; lines++) {
+    plm_tail_init_last(&tail, path, (struct plm_tail_place){0}, lines);
+    assert_read(last[lines], lines > 0);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -468,6 +517,8 @@ int main(void)
       cmocka_unit_test(rotated_files_come_first),
       cmocka_unit_test(the_last_file_that_is_kept_comes_first),
       cmocka_unit_test(the_end_is_a_place),
+      cmocka_unit_test(a_file_that_is_gone_is_cut),
+      cmocka_unit_test(an_empty_log_counts_no_line),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,8 +118,12 @@ static void reading_a_large_file_gives_signs(void **state)
   assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s < 60);
   assert_string_equal(sign.doing, "loading step 7 (37 %)");
   assert_true(sign.patient && sign.pace_s == 0);
-  pulse.written_ns -= 2000000000u;
-  plm_advance_by(&reading, 621);
+  scratch_age(file_of_run("pulse.evaluator.json"), 4000);
+  pulse.written_ns += 3600000000000u; /* the sign was written just now */
+  plm_advance_by(&reading, 100);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s >= 4000);
+  pulse.written_ns -= 3602000000000u;
+  plm_advance_by(&reading, 521);
   assert_true(plm_run_pulse_read(run, "evaluator", &sign));
   assert_string_equal(sign.doing, "loading step 7 (100 %)");
   plm_advance_begin(&reading, 0); /* it is not known how much there is */
