@@ -8,12 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/metrics/http.h"
 
 enum { LIMIT_MS = 60000 };
+
+static int64_t stopped_ms; /* what the monotonic clock shows; 0: the time */
+
+/* Takes the place of libc's function in this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  if (clock != CLOCK_MONOTONIC || stopped_ms == 0) return (int)syscall(SYS_clock_gettime, clock, now);
+  *now = (struct timespec){.tv_sec = stopped_ms / 1000, .tv_nsec = stopped_ms % 1000 * 1000000};
+  return 0;
+}
 
 static size_t page_size;
 
@@ -245,13 +257,14 @@ static void a_client_that_leaves_is_dropped(void **state)
   turn(http);
   plm_http_fill(http, items);
   assert_true(items[1].fd >= 0);
-  const int64_t begin = plm_clock_ms();
+  stopped_ms = plm_clock_ms(); /* the deadline of a silent client does not come */
   close(client);
-  do {
+  for (int turns = 0; items[1].fd >= 0; turns++) {
+    if (turns == LIMIT_MS / 20) fail_msg("the place of a client that left is not free");
     turn(http);
     plm_http_fill(http, items);
-  } while (items[1].fd >= 0);
-  assert_true(plm_clock_ms() - begin < 4000); /* not only at the deadline of a silent client */
+  }
+  stopped_ms = 0;
   plm_http_close(http);
 }
 
@@ -300,11 +313,22 @@ static void a_silent_client_is_disconnected(void **state)
 {
   (void)state;
   struct plm_http *http = open_http("127.0.0.1:0");
+  struct pollfd items[PLM_HTTP_POLLS];
   struct plm_text text = {0};
-  const int64_t begin = plm_clock_ms();
+  stopped_ms = plm_clock_ms();
   const int client = connect_to(http);
+  turn(http);
+  stopped_ms += 4999;
+  turn(http);
+  plm_http_fill(http, items);
+  assert_true(items[1].fd >= 0);
+  assert_true(read_some(client, &text));
+  stopped_ms += 1;
+  turn(http);
+  plm_http_fill(http, items);
+  assert_int_equal(items[1].fd, -1);
+  stopped_ms = 0;
   read_all(http, client, &text);
-  assert_true(plm_clock_ms() - begin >= 4990);
   assert_int_equal(text.length, 0);
   close(client);
   plm_text_deinit(&text);

@@ -160,11 +160,14 @@ static void a_text_replaces_the_one_before(void **state)
       " 7\n",
       second);
   metrics = plm_prometheus_open("run");
-  for (int i = 0; i < 2; i++)
+  plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "1", "ready", 1);
+  for (int i = 0; i < 2; i++) {
     plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "failed_time_seconds", "cause",
                             i == 0 ? "first" : second, 6 + i);
+    plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "1", "failed_time_seconds", "cause",
+                            i == 0 ? "other" : "x", 8 + i);
+  }
   plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "no_such_name", "cause", "third", 8);
-  plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "1", "failed_time_seconds", "cause", "x", 9);
   plm_prometheus_print(metrics, &text);
   const char *end = strrchr(text.data, '#');
   assert_non_null(end);
