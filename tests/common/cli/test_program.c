@@ -24,6 +24,8 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
 {
   printf("ran with %zu operands\n", arguments->positional_count);
   plm_info("a message");
+  if (plm_arguments_has(arguments, "number"))
+    return plm_error_set(error, PLM_FAILURE, "%s", plm_arguments_get(arguments, "number"));
   if (plm_arguments_has(arguments, "fail"))
     return plm_error_set(error, PLM_NOT_RUNNING, "it failed");
   return PLM_OK;
@@ -116,6 +118,10 @@ static void it_runs_or_says_why_not(void **state)
   assert_int_equal(code, 2);
   assert_string_equal(printed(&program, STDERR_FILENO, "-q", "--fail"), "plm-trainer: it failed\n");
   assert_int_equal(code, 3);
+  assert_string_equal(printed(&program, STDERR_FILENO, "-q", "--number=7"), "plm-trainer: 7\n");
+  assert_int_equal(code, 1);
+  assert_string_equal(printed(&program, STDERR_FILENO, "-q", "--number="), ""); /* nothing to say */
+  assert_int_equal(code, 1);
   assert_string_equal(printed(&program, STDERR_FILENO, "--numbe", "1"),
                       "plm-trainer: unknown option \"--numbe\"; did you mean \"--number\"?\n");
   assert_int_equal(code, 2);

@@ -165,6 +165,11 @@ static const struct config_outcome schedule[] = {
      "trainer.steps: 30\n"
      "trainer.schedule.warmup_steps: 20\n"
      "trainer.schedule.cooldown_steps: 100\n"},
+    {"trainer: {schedule: {name: range_test, min_lr_fraction: 1e-9}}\n",
+     "trainer.schedule.min_lr_fraction", "trainer.schedule.min_lr_fraction: 1e-09\n"},
+    {"trainer: {schedule: {name: range_test, min_lr_fraction: 2}}\n", "",
+     "pipeline.yaml:1:57: trainer.schedule.min_lr_fraction: 2 is out of range: must be at least 0 "
+     "and at most 1\n"},
     {"trainer: {steps: 9, schedule: {name: linear, cooldown_steps: 9}}\n",
      "trainer.steps trainer.schedule.warmup_steps trainer.schedule.cooldown_steps",
      "trainer.steps: 9\n"
