@@ -164,7 +164,6 @@ static plm_status config_load_folder_of(const char *path, char folder[PLM_PATH_S
   char here[PLM_PATH_SIZE], full[PLM_PATH_SIZE];
   if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
   snprintf(folder, PLM_PATH_SIZE, "%s", here);
-  *absolute = NULL;
   if (path == NULL) return PLM_OK;
   while (strncmp(path, "./", 2) == 0) path += 2;
   PLM_TRY(plm_path_join(full, here, path, error));
