@@ -254,6 +254,5 @@ plm_status plm_task_needs(const struct plm_arguments *arguments, const struct pl
   if (plm_arguments_has(arguments, name)) return PLM_OK;
   const struct plm_option *option = table;
   while (strcmp(option->name, name) != 0) option++;
-  return plm_error_set(error, PLM_USAGE, "--%s %s is needed: %s", name,
-                       option->argument != NULL ? option->argument : "", purpose);
+  return plm_error_set(error, PLM_USAGE, "--%s %s is needed: %s", name, option->argument, purpose);
 }
