@@ -15,7 +15,7 @@
 
 const char *const plm_label_part_names[] = {"train", "valid", "test", NULL};
 
-enum { UNDECIDED = -1, PARTS = 0, FOLDS = 1, MOST_FOLD = 9999, SHARES = 10 };
+enum { UNDECIDED = -1, PARTS = 0, FOLDS = 1, FOLD_NUMBERS = 10000, SHARES = 10 };
 
 struct labelled_reading {
   struct plm_labelled_cells cells;
@@ -114,7 +114,7 @@ static bool read_fold(const char *text, size_t size, uint32_t *fold)
     number = 10 * number + (uint32_t)(text[digits] - '0');
   const bool whole = digits == size || (size == digits + 2 && memcmp(text + digits, ".0", 2) == 0);
   *fold = number;
-  return digits > 0 && whole && number <= MOST_FOLD;
+  return digits > 0 && whole && number < FOLD_NUMBERS;
 }
 
 static plm_status refuse_split(const struct labelled_reading *reading,
@@ -178,10 +178,10 @@ static plm_status take_split(struct labelled_reading *reading, const struct plm_
 /* Numbers the folds from 0 in the order of their integers. */
 static void number_folds(struct plm_labelled_table *table)
 {
-  uint32_t numbers[MOST_FOLD + 1] = {0};
+  uint32_t numbers[FOLD_NUMBERS] = {0};
   for (size_t i = 0; i < table->count; i++) numbers[table->rows[i].part] = 1;
   table->folds = 0;
-  for (uint32_t fold = 0; fold <= MOST_FOLD; fold++)
+  for (uint32_t fold = 0; fold < FOLD_NUMBERS; fold++)
     if (numbers[fold] != 0) numbers[fold] = table->folds++;
   for (size_t i = 0; i < table->count; i++) table->rows[i].part = numbers[table->rows[i].part];
 }
