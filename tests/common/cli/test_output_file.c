@@ -248,6 +248,7 @@ static void targets_are_found_through_links(void **state)
   assert_string_equal(folder, scratch_path("deep"));
   assert_int_equal(symlink("deep", scratch_path("to-folder")), 0);
   assert_int_equal(plm_output_target(scratch_path("to-folder"), target, &error), PLM_EXISTS);
+  assert_int_equal(plm_output_folder(scratch_path("to-folder"), folder, &error), PLM_EXISTS);
   assert_int_equal(plm_output_target("/dev/null", target, &error), PLM_EXISTS);
   /* 40 links lead to no file, as for the kernel; 39 do */
   for (int i = 0; i < 40; i++) {
@@ -275,6 +276,18 @@ static void long_paths_are_refused(void **state)
   longest[PLM_PATH_SIZE - 1] = '\0';
   assert_int_equal(plm_output_target(longest, target, &error), PLM_OK);
   assert_string_equal(target, longest);
+  /* a link within a folder, to a name that fits only without the folder */
+  longest[1000] = '\0';
+  if (symlink(longest, scratch_path("far")) == 0) {
+    char path[PLM_PATH_SIZE];
+    const char *folder = scratch_directory();
+    const size_t slashes = PLM_PATH_SIZE - 1 - 4 - strlen(folder); /* before /far */
+    memcpy(path, folder, strlen(folder));
+    memset(path + strlen(folder), '/', slashes);
+    memcpy(path + strlen(folder) + slashes, "/far", 5);
+    assert_int_equal(plm_output_target(path, target, &error), PLM_LIMIT);
+  }
+  longest[1000] = 'x';
   assert_int_equal(plm_output_open(longest, &output, &error), PLM_LIMIT); /* with .tmp-PID */
   memset(longest, '/', PLM_PATH_SIZE - 1); /* a device needs no temporary path */
   memcpy(longest + PLM_PATH_SIZE - 9, "dev/null", 8);

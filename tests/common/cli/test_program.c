@@ -254,12 +254,23 @@ static int limits(void)
   return limit.rlim_cur == limit.rlim_max && action.sa_handler == SIG_IGN ? 0 : 1;
 }
 
+/* The main function begins so, too. */
+static int begun(void)
+{
+  char *argv[] = {"program", "-q", NULL};
+  struct sigaction action;
+  close(STDIN_FILENO);
+  if (plm_program_main(&program, 2, argv) != 0 || sigaction(SIGXFSZ, NULL, &action) != 0) return 2;
+  return fcntl(STDIN_FILENO, F_GETFD) >= 0 && action.sa_handler == SIG_IGN ? 0 : 1;
+}
+
 static void a_program_begins_with_three_descriptors(void **state)
 {
   (void)state;
   assert_int_equal(in_a_child(closed_descriptors), 0);
   assert_int_equal(in_a_child(open_descriptors), 0);
   assert_int_equal(in_a_child(limits), 0);
+  assert_int_equal(in_a_child(begun), 0);
 }
 
 /* The program's exit code when its results cannot be written. */
