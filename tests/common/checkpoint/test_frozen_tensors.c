@@ -127,7 +127,13 @@ static void they_are_written_with_what_is_trained(void **state)
   has(plm_safetensors_find(file, "esm.a.weight"), &parameters[1], PLM_F32, values + 16, 8);
   has(plm_safetensors_find(file, "esm.b.weight"), &parameters[2], PLM_F32, numbers, 8);
   plm_safetensors_close(file);
-  plm_frozen_tensors_deinit(&frozen);
+  plm_frozen_tensors_deinit(&frozen); /* now all values are those of the run */
+  must_work(plm_parameters_write_with(path, parameters, COUNT, values, &frozen, NULL, &error),
+            &error);
+  must_work(plm_safetensors_open(path, &file, &error), &error);
+  has(plm_safetensors_find(file, parameters[0].name), &parameters[0], PLM_F32, values, 24);
+  has(plm_safetensors_find(file, "esm.b.weight"), &parameters[2], PLM_F32, values + 32, 8);
+  plm_safetensors_close(file);
 }
 
 /* Without any, no file is opened. */

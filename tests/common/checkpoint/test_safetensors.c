@@ -398,6 +398,16 @@ static void a_file_that_cannot_be_written_is_an_error(void **state)
   snprintf(what, sizeof what, "cannot close %s: Disk quota exceeded", path);
   assert_string_equal(error.what, what);
   assert_true(synced == PLM_IO && closed == PLM_NO_SPACE);
+  if (!plm_file_exists("/dev/full")) skip("there is no /dev/full");
+  failing = FSYNC; /* what failed first is said */
+  const plm_status full = plm_safetensors_write("/dev/full", NULL, 0, NULL, 0, &error);
+  failing = NONE;
+  assert_int_equal(full, PLM_NO_SPACE);
+  assert_non_null(strstr(error.what, "/dev/full: No space left on device"));
+  failing = CLOSE;
+  assert_int_equal(plm_safetensors_write("/dev/full", NULL, 0, NULL, 0, &error), PLM_NO_SPACE);
+  failing = NONE;
+  assert_non_null(strstr(error.what, "/dev/full: No space left on device"));
 }
 
 int main(void)
