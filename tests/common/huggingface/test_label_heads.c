@@ -98,6 +98,26 @@ static void other_heads_of_published_weights_are_refused(void **state)
   config = with_head(esm2(), PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 32);
   assert_int_equal(plm_model_config_check(&config, &error), PLM_CONFIG);
   assert_string_equal(error.where, "head.hidden_size");
+  /* the same in config.json */
+  static const char *const own[][2] = {{"{\"pooling\":\"mean\"}", "head.pooling"},
+                                       {"{\"hidden_size\":32}", "head.hidden_size"},
+                                       {"{\"dropout\":1}", "head.dropout"},
+                                       {"{\"dropout\":0.5}", NULL}};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+    char text[200];
+    config = esm2();
+    config.head.outputs = 7;
+    snprintf(text, sizeof text,
+             "{\"architectures\":[\"EsmForSequenceClassification\"],\"num_labels\":3,"
+             "\"plm_pipeline\":{\"head\":%s}}",
+             own[i][0]);
+    cJSON *json = cJSON_Parse(text);
+    const plm_status status = plm_head_config_parse(json, &config, &error);
+    cJSON_Delete(json);
+    assert_int_equal(status, own[i][1] != NULL ? PLM_CONFIG : PLM_OK);
+    if (own[i][1] != NULL) assert_string_equal(error.where, own[i][1]);
+    assert_int_equal(config.head.outputs, own[i][1] != NULL ? 0 : 3);
+  }
 }
 
 static float *values_of(struct model_case *c)

@@ -10,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/text/text.h"
+#include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
 #include "tests/support/cases/case_batch.h"
@@ -57,6 +58,12 @@ static void adapters_go_round(void **state)
     assert_true(again.lora.alpha == 8.5 && again.lora.dropout == 0.25);
     cJSON_free(text);
     cJSON_Delete(json);
+    text = plm_huggingface_config_print(&config, 32, PLM_OBJECTIVE_MLM); /* the whole file */
+    again.lora = (struct plm_lora_config){.rank = 1};
+    must_work(plm_huggingface_config_parse(text, strlen(text), &again, NULL, NULL, &error), &error);
+    assert_int_equal(again.lora.rank, 4);
+    assert_int_equal(again.lora.targets, rows[i].targets);
+    free(text);
   }
   const struct plm_model_config none = case_config(PLM_TRANSFORMER, 2, 32);
   cJSON *json = cJSON_CreateObject();
