@@ -192,8 +192,7 @@ static void a_cut_goes_back(void **state)
   assert_read("", false);
 }
 
-/* As many lines as are remembered at least can be cut at once. After a deeper cut, the file is read
- * from its start. */
+/* As many lines as are remembered at least can be cut at once. */
 static void many_lines_are_remembered(void **state)
 {
   (void)state;
@@ -256,7 +255,13 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
   plm_tail_init(&tail, scratch_path("loop"), 0);
   assert_read("", false);
   assert_int_equal(tail.failure, ELOOP);
+  assert_int_equal(unlink(scratch_path("loop")), 0);
+  append(scratch_path("loop"), "x\n");
+  assert_read("x|", true); /* the failure is over */
+  assert_int_equal(plm_tail_check(&tail, NULL), PLM_OK);
+  tail.failure = ELOOP;
   plm_tail_init(&tail, scratch_path("not there yet"), 0);
+  assert_int_equal(plm_tail_check(&tail, NULL), PLM_OK);
   assert_read("", false);
   assert_int_equal(plm_tail_check(&tail, NULL), PLM_OK);
 }
@@ -397,11 +402,8 @@ static void rotated_files_come_first(void **state)
   }
   assert_read("last|", true);
   plm_tail_init(&tail, path, 0); /* a new reader begins with the oldest file */
-  struct plm_text all = {0};
-  for (unsigned i = 0; i < PLM_LOG_FILES_KEPT; i++) plm_text_puts(&all, "lost|");
-  plm_text_puts(&all, "last|");
-  assert_read(all.data, true);
-  plm_text_deinit(&all);
+  assert_int_equal(PLM_LOG_FILES_KEPT, 4);
+  assert_read("lost|lost|lost|lost|last|", true);
   /* a place in the present file is not sought in an older one */
   plm_tail_init(&tail, path, 2);
   assert_read("st|", true);
@@ -466,16 +468,12 @@ static void a_file_that_is_gone_is_cut(void **state)
   assert_false(tail.cut); /* it was never there */
   append(path, "\n");
   assert_read("|", true);
-  assert_false(tail.cut);
   assert_int_equal(unlink(path), 0);
   assert_read("", false);
   assert_true(tail.cut);
   append(path, "a\n");
-  assert_read("a|", true);
+  assert_read("a|", true); /* another file */
   assert_true(tail.cut);
-  append(path, "b\n");
-  assert_read("b|", true);
-  assert_false(tail.cut);
 }
 
 /* An empty file has no line: the last ones are in those that it was rotated to. */
@@ -484,12 +482,8 @@ static void an_empty_log_counts_no_line(void **state)
   (void)state;
   char path[PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s", scratch_path("empty.log"));
-  append(path, "a\nb\n");
-  rotate(path);
-  append(path, "");
-  rotate(path);
-  append(path, "c\n");
-  rotate(path);
+  static const char *const parts[] = {"a\nb\n", "", "c\n", ""};
+  for (int i = 0; i < 4; i++, rotate(path)) append(path, parts[i]);
   append(path, "");
   static const char *const last[] = {"", "c|", "b|c|", "a|b|c|", "a|b|c|"};
   for (size_t lines = 0; lines < sizeof last / sizeof *last; lines++) {

@@ -46,6 +46,19 @@ static void foreign_text_is_no_failure(void **state)
   assert_int_equal(read.exit_code, 1);
   assert_string_equal(read.stage, "a stage");
   assert_string_equal(read.cause, "failed");
+  static const struct {
+    const char *exit;
+    int code; /* 1 if it is none */
+  } codes[] = {{"0", 0}, {"255", 255}, {"256", 1}, {"-1", 1}, {"1.5", 1}, {"\"7\"", 1}};
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    char text[64];
+    const int size = snprintf(text, sizeof text, "{\"exit\":%s,\"time\":2.5}", codes[i].exit);
+    assert_int_equal(plm_file_write(scratch_path("foreign/FAILED"), text, (size_t)size, 0644, NULL),
+                     PLM_OK);
+    assert_true(plm_run_failure_read(scratch_path("foreign"), &read));
+    assert_int_equal(read.exit_code, codes[i].code);
+    assert_true(read.time_s == 2.5);
+  }
 }
 
 static void times_are_local(void **state)

@@ -49,8 +49,11 @@ static void what_is_done_is_read_back(void **state)
   assert_string_equal(sign.doing, "loading step 7");
   assert_true(sign.patient && sign.pace_s == 0 && sign.written_ms > 0);
   assert_true(sign.age_s >= 0 && sign.age_s < 60);
-  char path[PLM_PATH_SIZE], *text, expected[32];
+  char path[PLM_PATH_SIZE], *text, expected[32], host[256] = "";
   size_t size;
+  gethostname(host, sizeof host - 1);
+  assert_string_equal(sign.host, host);
+  assert_int_equal(sign.pid, getpid());
   assert_int_equal(plm_path_join(path, run, "pulse.evaluator.json", NULL), PLM_OK);
   assert_int_equal(plm_file_read(path, 4096, &text, &size, NULL), PLM_OK);
   snprintf(expected, sizeof expected, "\"pid\":%d}", getpid());

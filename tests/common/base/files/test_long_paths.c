@@ -218,7 +218,7 @@ static const struct {
     {"peers", "peers.trainer.json", peers},
     {"write_peers", "peers.trainer.json", write_peers},
     {"run_keys", "endpoints.lock", run_keys},
-    {"lock", "trainer.lock", lock},
+    {"lock", "trainer.jsonl", lock},
     {"holder", "trainer.lock", holder},
     {"server_keys", "server.key", server_keys},
     {"client_keys", "server.pub", client_keys},
