@@ -1,6 +1,7 @@
 /* Reads CSV as common programs write it, twice, and writes it again. */
 #include "tests/support/harness/cmocka_all.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,17 @@
 #include "common/sequences/csv_file.h"
 #include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/scratch.h"
+
+static bool streams_fail;
+
+/* Takes the place of libc's function in this program. */
+FILE *fdopen(int file, const char *mode)
+{
+  FILE *(*of_libc)(int, const char *);
+  void *found = dlsym(RTLD_NEXT, "fdopen");
+  memcpy(&of_libc, &found, sizeof found);
+  return streams_fail ? NULL : of_libc(file, mode);
+}
 
 static const char *write_file(const char *name, const void *bytes, size_t size)
 {
@@ -189,6 +201,14 @@ static void a_pipe_is_read_twice(void **state)
   assert_int_equal(plm_csv_open("-", &file, &error), PLM_NOT_FOUND);
   assert_non_null(strstr(error.what, "missing"));
   setenv("TMPDIR", scratch_directory(), 1);
+  const int free_before = dup(ends[0]);
+  close(free_before);
+  streams_fail = true;
+  assert_int_equal(plm_csv_open("-", &file, &error), PLM_NO_MEMORY);
+  streams_fail = false;
+  const int free_after = dup(ends[0]); /* all that was opened is closed */
+  close(free_after);
+  assert_int_equal(free_after, free_before);
   reads_from("-", "1[x|y]2[1|2\n3]");
   if (before >= 0) dup2(before, STDIN_FILENO);
   close(before);

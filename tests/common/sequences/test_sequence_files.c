@@ -71,9 +71,11 @@ static void records_of_all_files_are_counted(void **state)
   struct plm_error error = {0};
   assert_int_equal(plm_sequence_files_check(paths, 2, &total, &error), PLM_OK);
   assert_int_equal(total, 24);
-  for (int heads = 0; heads < 2; heads++) {
+  for (unsigned way = 0; way < 6; way++) { /* read here, by one thread or by three */
+    const int heads = way % 2;
     listener.heard.length = 0;
     files.keep_heads = heads == 1;
+    files.jobs = way / 2 == 2 ? 3 : way / 2;
     assert_int_equal(plm_sequence_files_read(&files, &counts, bytes, &error), PLM_OK);
     assert_string_equal(listener.heard.data, heads == 1 ? "0 a LA\n0 c LAGV\n1 two.txt:1 SE\n"
                                                         : "0 a LA\n0 c \n1 two.txt:1 SE\n");
@@ -84,6 +86,7 @@ static void records_of_all_files_are_counted(void **state)
     assert_int_equal(bytes[1], 3);
   }
   files.strict = true;
+  files.jobs = 0;
   assert_int_equal(plm_sequence_files_read(&files, &counts, bytes, &error), PLM_FORMAT);
   assert_non_null(strstr(error.what, "character '1' is not a residue"));
   assert_non_null(strstr(error.where, "one.fasta:4"));

@@ -161,6 +161,7 @@ static const struct reading readings[] = {
     {"u.txt", "\xfe", "failed u.txt:1 this is not text: it begins with byte 0xfe\n", 0, 0},
     {"u.txt", "\xff\xff", "failed u.txt:1 this is not text: it begins with byte 0xff\n", 0, 0},
     {"t.txt", ">a\nLA\nGV\n>b\nSE\n", "a LAGV\nb SE\n", 0, 0},
+    {"a b\tc!.txt", "LA\n", "a_b_c!.txt:1 LA\n", 0, 0}, /* a name is one word */
     {"t.txt", "\n{\"sequence\": \"LA\"}\n", "t.txt:2 LA\n", 0, 0},
     {"t.txt", ">a\n{\n", "t.txt:1 >a\nt.txt:2 {\n", PLM_TOKENIZER_BYTE, 0},
     {"t.txt.gz", "\n \nname\tsequence\ninsulin\tMALW\n",
@@ -362,7 +363,8 @@ static void a_pipe_is_read_in_spite_of_signals(void **state)
     const char *file, *parts[3];
   } pipes[] = {
       {"pipe.fasta", {">a\nLAG", "V\n>b\n", "SERT\n"}},
-      {"pipe", {"\n\n\n", ">a\nLAGV\n", ">b\nSERT\n"}}, /* its first line tells its format */
+      /* its first line tells its format */
+      {"pipe", {"\n\n\n\n\n\n\n\n\n\n\n\n", ">a\nLAGV\n", ">b\nSERT\n"}},
       {"pipe.csv", {"id\tseq", "uence\na\t\"LAG", "V\n\"\nb\tSERT\n"}},
   };
   char path[300];
