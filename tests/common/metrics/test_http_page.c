@@ -2,6 +2,7 @@
 #include "tests/support/harness/cmocka_all.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,9 +23,19 @@ static int64_t stopped_ms; /* what the monotonic clock shows; 0: the time */
 /* Takes the place of libc's function in this program. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
-  if (clock != CLOCK_MONOTONIC || stopped_ms == 0) return (int)syscall(SYS_clock_gettime, clock, now);
+  if (clock != CLOCK_MONOTONIC || stopped_ms == 0)
+    return (int)syscall(SYS_clock_gettime, clock, now);
   *now = (struct timespec){.tv_sec = stopped_ms / 1000, .tv_nsec = stopped_ms % 1000 * 1000000};
   return 0;
+}
+
+static int refused; /* why no connection can be accepted; 0: they can */
+
+/* Takes the place of libc's function in this program. */
+int accept4(int socket, struct sockaddr *address, socklen_t *size, int flags)
+{
+  errno = refused;
+  return refused != 0 ? -1 : (int)syscall(SYS_accept4, socket, address, size, flags);
 }
 
 static size_t page_size;
@@ -335,6 +346,43 @@ static void a_silent_client_is_disconnected(void **state)
   plm_http_close(http);
 }
 
+/* Without a descriptor for it, a connection waits for a second before the next attempt, so that the
+ * server does not turn all the time. */
+static void a_connection_that_cannot_be_accepted_waits(void **state)
+{
+  (void)state;
+  static const struct {
+    int cause;
+    bool waits;
+  } cases[] = {
+      {EMFILE, true}, {ENOMEM, true}, {EAGAIN, false}, {EINTR, false}, {ECONNABORTED, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_http *http = open_http("127.0.0.1:0");
+    struct pollfd items[PLM_HTTP_POLLS];
+    struct plm_text text = {0};
+    stopped_ms = plm_clock_ms();
+    const int client = connect_to(http);
+    refused = cases[i].cause;
+    turn(http);
+    refused = 0;
+    plm_http_fill(http, items);
+    assert_int_equal(items[0].fd < 0, cases[i].waits);
+    stopped_ms += 999;
+    plm_http_fill(http, items);
+    assert_int_equal(items[0].fd < 0, cases[i].waits);
+    stopped_ms += 1;
+    plm_http_fill(http, items);
+    assert_true(items[0].fd >= 0);
+    stopped_ms = 0;
+    say(client, "GET /metrics\r\n\r\n");
+    read_all(http, client, &text);
+    assert_string_equal(text.data, OK_HEAD "plm_step 1\n");
+    close(client);
+    plm_text_deinit(&text);
+    plm_http_close(http);
+  }
+}
+
 static void addresses_are_hosts_and_ports(void **state)
 {
   (void)state;
@@ -404,6 +452,7 @@ int main(void)
       cmocka_unit_test(the_next_client_begins_anew),
       cmocka_unit_test(an_answered_client_leaves_first),
       cmocka_unit_test(a_silent_client_is_disconnected),
+      cmocka_unit_test(a_connection_that_cannot_be_accepted_waits),
       cmocka_unit_test(addresses_are_hosts_and_ports),
       cmocka_unit_test(all_interfaces_and_ipv6),
   };
