@@ -21,8 +21,7 @@ static const struct {
       "    - {name: a, path: /a.csv, kind: probe, target: y, split: s, sequence_column: q,\n"
       "       task: regression, every: 3}\n"
       "    - {name: b, path: /b, kind: assays, reference: /r, ids: [A, B], max_variants: 7}\n",
-      "evaluator.tasks",
-      "evaluator.tasks: [{name: \"c\", kind: contacts, path: /c, every: 1}]\n"}},
+      "evaluator.tasks", "evaluator.tasks: [{name: \"c\", kind: contacts, path: /c, every: 1}]\n"}},
     {"evaluator.tasks",
      "[]",
      {"evaluator: {tasks: [{name: a, path: /a, kind: contacts}]}\n", "evaluator.tasks",

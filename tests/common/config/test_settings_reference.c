@@ -54,6 +54,7 @@ static void ranges_are_said(void **state)
       {1, 5, PLM_SETTING_BELOW_MAX, 0, 0, "at least 1, below 5"},
       {1, 5, PLM_SETTING_ABOVE_MIN | PLM_SETTING_BELOW_MAX, 0, 0, "above 1, below 5"},
       {0, 0, 0, 1, 3, "1 to 3 entries"},
+      {0, 0, 0, 1, 2, "1 to 2 entries"},
       {0, 0, 0, 3, 3, ""},
       {1, 5, 0, 0, 2, "1 to 5; 0 to 2 entries"},
   };
