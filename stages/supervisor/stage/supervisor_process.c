@@ -143,6 +143,7 @@ plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, 
 
 struct entry {
   pid_t pid, parent;
+  bool found; /* it belongs to the stage */
 };
 
 bool plm_process_is_paused(pid_t pid)
@@ -213,20 +214,31 @@ static pid_t top_of(const struct entry *entries, size_t count, pid_t pid, pid_t 
   return 0;
 }
 
+/* All processes, of which *found belong to the stage. The caller frees them. */
+static size_t find_all(const char *stage, unsigned instance, pid_t pid, struct entry **entries,
+                       size_t *found)
+{
+  char mark[128];
+  const pid_t supervisor = getpid();
+  const size_t count = read_processes(entries);
+  mark_text(mark, stage, instance, supervisor);
+  *found = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct entry *entry = &(*entries)[i];
+    const pid_t top = top_of(*entries, count, entry->pid, pid, supervisor);
+    entry->found = top != 0 && (top == pid || is_marked(top, mark));
+    *found += entry->found;
+  }
+  return count;
+}
+
 size_t plm_process_find(const char *stage, unsigned instance, pid_t pid, pid_t *pids, size_t room)
 {
   struct entry *entries;
-  char mark[128];
-  const pid_t supervisor = getpid();
-  const size_t count = read_processes(&entries);
-  size_t found = 0;
-  mark_text(mark, stage, instance, supervisor);
-  for (size_t i = 0; i < count; i++) {
-    const pid_t top = top_of(entries, count, entries[i].pid, pid, supervisor);
-    if (top == 0 || (top != pid && !is_marked(top, mark))) continue;
-    if (found < room) pids[found] = entries[i].pid;
-    found++;
-  }
+  size_t found, written = 0;
+  const size_t count = find_all(stage, instance, pid, &entries, &found);
+  for (size_t i = 0; i < count && written < room; i++)
+    if (entries[i].found) pids[written++] = entries[i].pid;
   free(entries);
   return found;
 }
@@ -246,10 +258,11 @@ bool plm_process_runs(pid_t pid, const char *program)
 
 size_t plm_process_signal_all(const char *stage, unsigned instance, pid_t pid, int number)
 {
-  enum { MOST = 4096 };
-  pid_t *pids = plm_alloc_zeroed(MOST, sizeof *pids);
-  const size_t found = plm_process_find(stage, instance, pid, pids, MOST);
-  for (size_t i = 0; i < found && i < MOST; i++) kill(pids[i], number);
-  free(pids);
+  struct entry *entries;
+  size_t found;
+  const size_t count = find_all(stage, instance, pid, &entries, &found);
+  for (size_t i = 0; i < count; i++)
+    if (entries[i].found) kill(entries[i].pid, number);
+  free(entries);
   return found;
 }
