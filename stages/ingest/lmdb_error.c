@@ -25,7 +25,7 @@ static bool file_is_full(const char *directory)
   char path[PLM_PATH_SIZE];
   struct rlimit limit;
   uint64_t size;
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && /* RLIM_INFINITY is beyond any size */
          plm_path_join(path, directory, PLM_CORPUS_DATA, NULL) == PLM_OK &&
          plm_file_size(path, &size, NULL) == PLM_OK && size >= limit.rlim_cur;
 }
