@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "common/base/log/log.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/link_scene.h"
@@ -41,6 +42,99 @@ static void ranges_end_with_their_window(void **state)
   assert_int_equal(s.packer.counters.chunks, 2 * (c0 + c1));
   assert_int_equal(s.packer.counters.tokens, 2 * (s.real_tokens[0] + s.real_tokens[1]));
   assert_int_equal(s.packer.counters.invalid, 0);
+  link_end(&s);
+}
+
+/* What is sent is of the split and the epoch that were asked for, and says so. */
+static void data_has_its_place(void **state)
+{
+  (void)state;
+  enum { EPOCH = 3, FIRST = 1, COUNT = 2, END = FIRST + COUNT };
+  uint8_t payload[16];
+  const struct plm_get get = {LINK_DEADLINE_MS, 0};
+  struct plm_window window = {0};
+  struct plm_plan *plan;
+  uint64_t tokens = 0;
+  struct link_scene s;
+  link_begin(&s);
+  link_welcome(&s);
+  assert_int_equal(plm_plan_open_corpus(&s.parameters, s.corpus, PLM_SPLIT_VALID, &plan, NULL),
+                   PLM_OK);
+  corpus_window(s.corpus, PLM_SPLIT_VALID, plan, EPOCH, 0, &window);
+  assert_true(window.chunks > END);
+  const uint32_t begin = window.chunk_begin[FIRST], end = window.chunk_begin[END];
+  for (uint32_t i = begin; i < end; i++) tokens += window.documents[i].tokens;
+  struct plm_header header = link_header(&s, PLM_MESSAGE_GET);
+  header.request = 99;
+  header.split = PLM_SPLIT_VALID;
+  header.epoch = EPOCH;
+  header.first = FIRST;
+  header.count = COUNT;
+  link_say(&s, header, payload, plm_get_encode(&get, payload));
+  struct plm_message data = link_await(&s, PLM_MESSAGE_DATA, true);
+  const size_t bytes = zmq_msg_size(&data.payload);
+  zmq_msg_close(&data.payload);
+  assert_true(plm_hash_equal(data.header.run_id, header.run_id));
+  assert_true(plm_hash_equal(data.header.plan, header.plan));
+  assert_int_equal(data.header.consumer, LINK_CONSUMER);
+  assert_int_equal(data.header.packer, s.link.incarnation);
+  assert_int_equal(data.header.request, 99);
+  assert_int_equal(data.header.split, PLM_SPLIT_VALID);
+  assert_int_equal(data.header.epoch, EPOCH);
+  assert_int_equal(data.header.first, FIRST);
+  assert_int_equal(data.header.count, COUNT);
+  assert_int_equal(data.header.max_length, s.parameters.max_length);
+  assert_int_equal(data.header.real_tokens, tokens);
+  const struct plm_packer_counters *counters = &s.packer.counters;
+  assert_int_equal(counters->windows, 1);
+  assert_int_equal(counters->chunks, COUNT);
+  assert_int_equal(counters->documents, end - begin);
+  assert_int_equal(counters->tokens, tokens);
+  assert_int_equal(counters->padded_tokens, COUNT * s.parameters.max_length);
+  assert_int_equal(counters->bytes, bytes);
+  plm_window_deinit(&window);
+  plm_plan_close(plan);
+  link_end(&s);
+}
+
+/* The consumer says WELCOME, perhaps once more. */
+static void welcome(struct link_scene *s)
+{
+  static uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  const struct plm_welcome welcome = {.plan = s->parameters};
+  bool welcomed = false;
+  link_say(s, link_header(s, PLM_MESSAGE_WELCOME), payload, plm_welcome_encode(&welcome, payload));
+  for (int waited = 0; waited < LINK_WAIT_MS && !welcomed; waited += LINK_TURN_MS) {
+    zmq_pollitem_t item = {s->link.socket, 0, ZMQ_POLLIN, 0};
+    (void)zmq_poll(&item, 1, LINK_TURN_MS);
+    welcomed = packer_link_receive(&s->link, &s->packer, s->now);
+  }
+  assert_true(welcomed);
+}
+
+/* Another WELCOME begins anew, and ends what waits only if it is of another plan. */
+static void requests_end_with_their_plan(void **state)
+{
+  (void)state;
+  struct link_scene s;
+  link_begin(&s);
+  link_welcome(&s);
+  for (int i = 0; i < 2; i++) link_ask(&s, 0, 0, 1);
+  for (int other = 0; other < 2; other++) {
+    s.parameters.seed += (uint64_t)other;
+    s.link.prepare[1].wanted = true;
+    s.link.backoff_ms = s.link.said_ms = s.link.ping_ms = 5;
+    s.link.said_bye = true;
+    welcome(&s);
+    assert_int_equal(s.link.pending_count, other ? 0 : 2);
+    assert_int_equal(s.link.prepare[1].wanted, !other);
+    assert_true(plm_hash_equal(s.link.plan_hash, plm_plan_hash(&s.parameters)));
+    assert_int_equal(s.link.welcome.plan.seed, s.parameters.seed);
+    assert_true(s.link.consumer == LINK_CONSUMER && s.link.served_consumer == LINK_CONSUMER);
+    assert_true(plm_hash_equal(s.link.run_id, (struct plm_hash){5, 6}));
+    assert_true(s.link.backoff_ms == 0 && s.link.said_ms == 0 && s.link.ping_ms == s.now);
+    assert_true(s.link.served_before && !s.link.said_bye);
+  }
   link_end(&s);
 }
 
@@ -371,6 +465,8 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranges_end_with_their_window),
+      cmocka_unit_test(data_has_its_place),
+      cmocka_unit_test(requests_end_with_their_plan),
       cmocka_unit_test(deadlines_and_places),
       cmocka_unit_test(refused_links_wait_longer_each_time),
       cmocka_unit_test(false_data_is_to_be_verified),
