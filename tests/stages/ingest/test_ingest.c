@@ -10,6 +10,7 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/text/text.h"
+#include "common/corpus/corpus_description.h"
 #include "tests/support/cases/command_case.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -135,7 +136,7 @@ static void repeats_are_dropped_if_asked(void **state)
   struct plm_ingest_result result;
   struct plm_ingest_options options = options_of("train=1");
   write_text(fasta, ">a\nLAGV\n>b\nLAGV\n>c\nLAGVS\n");
-  write_text(second, ">d\nLAGVS\n>e\nGAVL\n>f\nLAGV\n");
+  write_text(second, ">d\nLAGVS\n>e\nGAVLGAVL\n>f\nLAGV\n");
   options.input_count = 2;
   ingests(&options, &result);
   expect_names("train", "a b c d e f ");
@@ -149,6 +150,13 @@ static void repeats_are_dropped_if_asked(void **state)
   assert_string_equal(said, "t: --deduplicate takes 16 to 25 bytes of memory for each sequence\n"
                             "t: warning: split train has only 3 documents; --split sets the "
                             "shares\n");
+  struct plm_corpus_description about;
+  must_work(plm_corpus_description_read(corpus, &about, NULL), NULL);
+  assert_int_equal(about.ingested_count, 2);
+  for (int i = 0; i < 2; i++) assert_string_equal(about.ingested[i].name, inputs[i]);
+  assert_true(about.ingested[0].bytes == 25 && about.ingested[1].bytes == 29);
+  assert_true(about.ingested[0].documents == 2 && about.ingested[1].documents == 1);
+  plm_corpus_description_deinit(&about);
 }
 
 /* Without clusters, the hash of the sequence decides. A split with a share should have as many
@@ -385,6 +393,7 @@ static void the_rule_that_finds_most_holds(void **state)
       {">uca\nLA\n>ucb\nLAG\n", "a\ta\na\tb\n", "uca ucb ",
        "names as MMseqs2 up to release 15 shortens them"},
       {">x\nLA\n", "a\ta\n", "x ", "names as they are"},
+      {">sp|a|X\nLA\n", "a\ta\n", "sp|a|X ", "names as MMseqs2 shortens them"},
   };
   (void)state;
   const struct plm_ingest_options options = clustered("train=1");
