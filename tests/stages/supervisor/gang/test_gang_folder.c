@@ -135,7 +135,9 @@ static void only_abandoned_folders_are_removed(void **state)
   plm_gang_folder_remove(&ours);
   assert_string_equal(ours.path, "");
   assert_int_not_equal(access(kept, F_OK), 0);
-  plm_gang_folder_remove(&ours); /* there is none */
+  ours.lock = dup(ends[0]);
+  plm_gang_folder_remove(&ours); /* there is none, so no descriptor is closed */
+  assert_int_equal(close(ours.lock), 0);
   close(ends[0]);
   close(ends[1]);
 }

@@ -90,6 +90,45 @@ static void files_have_whole_lines(void **state)
   plm_gang_folder_remove(&folder);
 }
 
+/* The signals that a process blocks, as the kernel prints them. */
+static void read_blocked(pid_t process, char found[32])
+{
+  char path[64], *text = NULL;
+  size_t size;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)process);
+  assert_int_equal(plm_file_read(path, 1 << 16, &text, &size, NULL), PLM_OK);
+  const char *at = strstr(text, "\nSigBlk:\t");
+  assert_non_null(at);
+  snprintf(found, 32, "%.16s", at + strlen("\nSigBlk:\t"));
+  free(text);
+}
+
+/* It writes the last lines of ranks that are told to stop. */
+static void the_writer_blocks_all_signals(void **state)
+{
+  (void)state;
+  struct plm_gang_folder folder;
+  char before[32], all_blocked[32], after[32], found[32];
+  int ends[2];
+  pid_t writer;
+  sigset_t all, none;
+  const struct plm_gang_log log = open_log("blocks", &folder, ends);
+  read_blocked(getpid(), before);
+  assert_int_equal(plm_gang_log_start(&log, &writer, NULL), PLM_OK);
+  read_blocked(getpid(), after);
+  read_blocked(writer, found);
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, &none);
+  read_blocked(getpid(), all_blocked);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  assert_string_equal(found, all_blocked);
+  assert_string_equal(before, after);
+  close(ends[0]);
+  close(ends[1]);
+  ends_with_0(writer);
+  plm_gang_folder_remove(&folder);
+}
+
 static void a_killed_writer_loses_nothing(void **state)
 {
   (void)state;
@@ -148,6 +187,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_have_whole_lines),
+      cmocka_unit_test(the_writer_blocks_all_signals),
       cmocka_unit_test(a_killed_writer_loses_nothing),
       cmocka_unit_test(the_writer_outlives_the_supervisor),
   };
