@@ -32,14 +32,17 @@ static void was_started(const char *stage, const char *arguments)
 /* ---- in the foreground ------------------------------------------------------------------------
  */
 
-/* All instances are started and ready. The trainer ends, then the evaluator, then the packers are
- * told to stop. */
+/* All instances are started and ready, and what they say is shown at once. The trainer ends, then
+ * the evaluator, then the packers are told to stop. */
 static void a_run_ends_when_it_is_complete(void **state)
 {
   char value[512];
   (void)state;
   command_case_program("plm-trainer",
-                       BEGINS ALL_HAVE_BEGUN UNTIL_FOUR(" is ready ", "/proc/$PPID/fd/2") IS_DONE);
+                       BEGINS ALL_HAVE_BEGUN UNTIL_FOUR(" is ready ", "/proc/$PPID/fd/2")
+                           UNTIL_FOUR("| a line", "/proc/$PPID/fd/2") "grep -c '| a line' "
+                                                                      "/proc/$PPID/fd/2 "
+                                                                      ">shown\n" IS_DONE);
   command_case_program("plm-evaluator", BEGINS ENDS_AFTERWARDS);
   assert_int_equal(UP("--profile", "3-4"), 0);
   assert_true(scripted_adopts);
@@ -48,6 +51,7 @@ static void a_run_ends_when_it_is_complete(void **state)
   was_started("packer.0", "");
   was_started("packer.1", "");
   assert_string_equal(scratch_contents("told"), "packer\npacker\n");
+  assert_string_equal(scratch_contents("shown"), "4\n");
   scripted_says("plm-pipeline: trainer.0 is ready (");
   scripted_says("plm-pipeline: packer.1 is ready (");
   scripted_says("\ntrainer.0   | a line\n");

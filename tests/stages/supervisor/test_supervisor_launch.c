@@ -213,6 +213,29 @@ static void a_launched_packer_says_where_it_is(void **state)
   cJSON_Delete(n3);
 }
 
+/* A packer that begins or has ended leaves no sign, and nobody else takes one of it. */
+static void only_a_packer_takes_its_sign_along(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  const char *run = supervisor->options.config->run;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, run, "pulse.packer.0.json", NULL), PLM_OK);
+  for (int ended = 0; ended < 2; ended++)
+    for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+      supervisor->stages.count = 0;
+      struct supervised *stage =
+          supervisor_case_add(supervisor, (enum plm_stage_index)kind, PLM_STAGE_READY);
+      stage->gang = NULL;
+      assert_int_equal(plm_run_tell(run, "pulse.packer.0.json", "{}\n", NULL), PLM_OK);
+      if (ended)
+        supervised_reaped(&supervisor->launcher, stage, EXITED(2));
+      else
+        supervised_start(&supervisor->launcher, stage); /* its program is missing */
+      assert_int_equal(stage->state, PLM_STAGE_FATAL);
+      assert_int_equal(plm_file_exists(path), kind != PLM_KIND_PACKER);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -221,6 +244,7 @@ int main(void)
       TEST(a_stage_may_be_launched_elsewhere),     TEST(what_launched_it_is_killed_alone),
       TEST(who_stops_with_the_job_has_not_failed), TEST(a_restart_does_not_wait_for_the_job),
       TEST(a_launched_packer_says_where_it_is),    TEST(what_launches_it_has_a_length),
+      TEST(only_a_packer_takes_its_sign_along),
   };
   return cmocka_run_group_tests_name("supervisor launch", tests, NULL, NULL);
 }

@@ -424,7 +424,14 @@ static void a_line_makes_it_ready(void **state)
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->ready_fd, ends[0]);
   assert_int_equal(write(ends[1], "\n", 1), 1);
+  const int64_t before = plm_clock_ms();
+  double took_s = 0;
+  stage->started_ms = before - 3000;
+  captured_begin(STDERR_FILENO);
   supervised_readable(&supervisor->screen, stage);
+  const char *said = captured_end();
+  assert_int_equal(sscanf(said, "plm-pipeline: trainer.0 is ready (%lf s)\n", &took_s), 1);
+  assert_true(took_s >= 3 && took_s <= 3.1 + 1e-3 * (double)(plm_clock_ms() - before));
   assert_int_equal(stage->state, PLM_STAGE_READY);
   assert_int_equal(stage->ready_fd, -1);
   close(ends[1]);

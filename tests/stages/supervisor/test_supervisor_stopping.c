@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "stages/supervisor/stage/supervisor_process.h"
 #include "tests/support/cases/supervisor_case.h"
 #include "tests/support/harness/captured.h"
 
@@ -171,6 +172,29 @@ static void what_does_not_end_is_killed(void **state)
   }
 }
 
+/* The writer of a gang's log ends by itself, unless its disk hangs. So it is killed last. */
+static void the_writer_of_the_log_is_killed_last(void **state)
+{
+  char *const argv[] = {"/bin/sleep", "1000", NULL};
+  const struct plm_process_start start = {
+      .argv = argv, .stage = "trainer", .log_path = "/dev/null", .elsewhere = true};
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  pid_t rank;
+  int ready;
+  assert_int_equal(plm_process_start(&start, &rank, &ready, NULL), PLM_OK);
+  stage->gang = &supervisor->gang;
+  stage->ending = stage->killed_by_us = true;
+  stage->kill_ms = 5000;
+  const pid_t writer = supervisor->gang.log_pid = stubborn();
+  supervised_tick(&supervisor->launcher, stage, 5000);
+  assert_int_equal(signal_of(rank), SIGKILL);
+  assert_int_equal(waitpid(writer, NULL, WNOHANG), 0);
+  supervised_tick(&supervisor->launcher, stage, 6000);
+  assert_int_equal(signal_of(writer), SIGKILL);
+  close(ready);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -179,6 +203,7 @@ int main(void)
       TEST(a_stage_has_the_settings_time_and_its_own), TEST(a_stage_without_a_process_has_stopped),
       TEST(it_is_killed_when_its_time_is_up),          TEST(killing_takes_effect_at_once),
       TEST(its_end_waits_for_the_writer_of_its_log),   TEST(what_does_not_end_is_killed),
+      TEST(the_writer_of_the_log_is_killed_last),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,6 +170,10 @@ static void a_broken_disk_excuses(void **state)
   assert_int_equal(mkdir(path, 0755), 0);
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   assert_int_equal(rmdir(path), 0);
+  const int64_t later_ms = supervisor->watchdog.looked_ms + SILENT_MS;
+  watchdog_turn(&supervisor->watchdog, later_ms); /* its silence begins anew */
+  assert_false(trainer->silent);
+  assert_int_equal(trainer->pulse.since_ms, later_ms);
   assert_true(is_killed_after(supervisor, trainer, SILENT_MS));
   assert_int_equal(access(path, F_OK), -1); /* nothing is left of the probe */
 }
