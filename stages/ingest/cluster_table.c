@@ -175,10 +175,7 @@ plm_status plm_cluster_table_open(const char *path, bool strict, struct plm_temp
     status = plm_error_set(error, PLM_FORMAT, "%s holds no clusters", path);
   plm_byte_stream_close(source.stream);
   free(line);
-  if (opened != NULL) {
-    free(opened->lines);
-    opened->lines = NULL;
-  }
+  if (opened != NULL) free(opened->lines);
   if (status != PLM_OK)
     plm_cluster_table_close(opened);
   else

@@ -120,12 +120,22 @@ static void rates_are_measured_over_a_second(void **state)
   packer_exporter_close(NULL);
 }
 
+static void a_bad_address_is_refused(void **state)
+{
+  struct packer_exporter *exporter;
+  struct plm_error error = {0};
+  (void)state;
+  assert_int_not_equal(packer_exporter_open("nowhere", NULL, &exporter, &error), PLM_OK);
+  assert_non_null(strstr(error.what, "nowhere"));
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_INFO);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_page_has_every_counter),
       cmocka_unit_test(rates_are_measured_over_a_second),
+      cmocka_unit_test(a_bad_address_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,17 @@ static void a_file_that_cannot_be_written_is_said_once(void **state)
   packer_metrics_close(metrics, &counters, now + 50000);
 }
 
+static void a_long_path_is_refused(void **state)
+{
+  const struct plm_hello who = {.host = "here", .pid = 77};
+  struct packer_metrics *metrics;
+  char run[PLM_PATH_SIZE];
+  (void)state;
+  memset(run, 'r', sizeof run - 1);
+  run[sizeof run - 1] = '\0';
+  assert_int_equal(packer_metrics_open(run, &who, &metrics, NULL), PLM_LIMIT);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_WARNING);
@@ -151,6 +162,7 @@ int main(void)
       cmocka_unit_test(a_line_every_five_seconds),
       cmocka_unit_test(packers_append),
       cmocka_unit_test(a_file_that_cannot_be_written_is_said_once),
+      cmocka_unit_test(a_long_path_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,6 +121,45 @@ static void a_proof_has_its_place(void **state)
   link_end(&s);
 }
 
+/* What is proven, and made because it is needed soon, is of the split and the epoch that were asked
+ * for. */
+static void proofs_are_of_the_split_and_the_epoch(void **state)
+{
+  (void)state;
+  uint8_t payload[16];
+  const struct plm_prove soon = {0, true};
+  struct link_scene s;
+  struct plm_tables tables = {0};
+  struct packed_window *packed;
+  struct plm_plan *plan;
+  link_begin(&s);
+  link_welcome(&s);
+  const struct plm_proof_split split =
+      plm_corpus_proof_split(plm_corpus_info(s.corpus), PLM_SPLIT_VALID);
+  struct plm_header header = link_header(&s, PLM_MESSAGE_PROVE);
+  header.request = ++s.requests;
+  header.split = PLM_SPLIT_VALID;
+  header.epoch = 3;
+  header.count = 1;
+  link_say(&s, header, payload, plm_prove_encode(&soon, payload));
+  struct plm_message proof = link_await(&s, PLM_MESSAGE_PROOF, true);
+  assert_int_equal(proof.header.split, PLM_SPLIT_VALID);
+  assert_int_equal(proof.header.epoch, 3);
+  assert_int_equal(plm_plan_open(&s.parameters, split.documents, 0, &plan, NULL), PLM_OK);
+  const struct plm_tables_window of = {plan, 3, 0, false};
+  assert_int_equal(plm_tables_read(&of, &split, 1, zmq_msg_data(&proof.payload),
+                                   zmq_msg_size(&proof.payload), &tables, NULL),
+                   PLM_OK);
+  zmq_msg_close(&proof.payload);
+  packer_link_serve(&s.link, &s.packer, s.now);
+  assert_int_not_equal(
+      window_store_get(s.packer.store, s.link.plans[PLM_SPLIT_VALID], 3, 0, false, &packed, NULL),
+      WINDOW_ABSENT);
+  plm_plan_close(plan);
+  plm_tables_deinit(&tables);
+  link_end(&s);
+}
+
 /* The state of a window that nobody gets. */
 static enum window_state look(struct link_scene *s, uint64_t window)
 {
@@ -208,16 +247,63 @@ static void too_many_proofs_are_refused(void **state)
   link_end(&s);
 }
 
+/* GET for a chunk of a window, which is answered for so long. */
+static void get(struct link_scene *s, uint32_t window, uint32_t deadline_ms)
+{
+  uint8_t payload[16];
+  const struct plm_get get = {deadline_ms, window};
+  struct plm_header header = link_header(s, PLM_MESSAGE_GET);
+  header.request = ++s->requests;
+  header.count = 1;
+  link_say(s, header, payload, plm_get_encode(&get, payload));
+}
+
+/* Requests wait for as many windows as the store holds, in their order. What is too late is refused
+ * meanwhile, and what the store has is sent. */
+static void requests_wait_for_few_windows(void **state)
+{
+  static const uint32_t waits[] = {0, 1, 2, 3, 0};
+  (void)state;
+  struct link_scene s;
+  link_begin(&s);
+  link_welcome(&s);
+  for (size_t i = 0; i < 5; i++) get(&s, waits[i], LINK_DEADLINE_MS);
+  get(&s, 4, 0);
+  for (int waited = 0; waited < LINK_WAIT_MS && s.link.pending_count < 6; waited += LINK_TURN_MS) {
+    zmq_pollitem_t item = {s.link.socket, 0, ZMQ_POLLIN, 0};
+    (void)zmq_poll(&item, 1, LINK_TURN_MS);
+    (void)packer_link_receive(&s.link, &s.packer, s.now);
+  }
+  s.now++;
+  packer_link_serve(&s.link, &s.packer, s.now);
+  assert_true(s.link.pending_count <= 5);
+  for (uint64_t window = 0; window < 5; window++)
+    assert_int_equal(look(&s, window) == WINDOW_ABSENT, window >= STORE_WINDOWS);
+  link_nacked(&s, PLM_NACK_EXPIRED, "deadline", false);
+  until_made(&s, 0); /* for both of its requests */
+  assert_int_not_equal(look(&s, 2), WINDOW_ABSENT);
+  for (int i = 0; i < 5; i++) {
+    struct plm_message data = link_await(&s, PLM_MESSAGE_DATA, true);
+    zmq_msg_close(&data.payload);
+  }
+  assert_int_equal(s.link.pending_count, 0);
+  assert_int_equal(s.packer.counters.chunks, 5);
+  assert_int_equal(s.packer.counters.windows, 4);
+  link_end(&s);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(windows_are_proven),
       cmocka_unit_test(a_proof_has_its_place),
+      cmocka_unit_test(proofs_are_of_the_split_and_the_epoch),
       cmocka_unit_test(failures_are_told),
       cmocka_unit_test(what_is_needed_soon_is_made),
       cmocka_unit_test(the_latest_that_are_needed_soon_are_remembered),
       cmocka_unit_test(too_many_proofs_are_refused),
+      cmocka_unit_test(requests_wait_for_few_windows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,38 @@ static void a_folder_that_cannot_be_made_has_no_name(void **state)
   assert_string_equal(error.what, "an export cannot go to /");
 }
 
+/* Slashes at the end do not count, and a folder that is missing has a name. */
+static void the_place_is_a_folder(void **state)
+{
+  static const char *const bad[] = {"none/.", "none/..", "none/..//"};
+  (void)state;
+  struct plm_export_target target;
+  char path[PLM_PATH_SIZE], what[PLM_PATH_SIZE + 64];
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    struct plm_error error = {0};
+    snprintf(path, sizeof path, "%s", scratch_path(bad[i]));
+    assert_int_equal(plm_export_target_open(path, true, &target, &error), PLM_USAGE);
+    snprintf(what, sizeof what, "\"%.200s\" does not name a folder", path);
+    assert_string_equal(error.what, what);
+  }
+  snprintf(path, sizeof path, "%s", scratch_path("new/folder///"));
+  open_target(path, &target);
+  assert_string_equal(target.final, scratch_path("new/folder"));
+  plm_export_target_abandon(&target);
+  struct plm_error error = {0};
+  scratch_write(scratch_path("a file"), "x", 1);
+  assert_int_equal(plm_export_target_open(scratch_path("a file"), true, &target, &error),
+                   PLM_EXISTS);
+  assert_string_equal(error.what, "it exists and is not a folder");
+  assert_string_equal(error.where, scratch_path("a file"));
+  assert_int_equal(symlink("circle", scratch_path("circle")), 0);
+  assert_int_not_equal(plm_export_target_open(scratch_path("circle"), true, &target, &error),
+                       PLM_OK);
+  snprintf(what, sizeof what, "cannot stat %s: Too many levels of symbolic links",
+           scratch_path("circle"));
+  assert_string_equal(error.what, what);
+}
+
 /* With force, what is at the place gets the first free name. */
 static void something_else_is_moved_aside(void **state)
 {
@@ -179,6 +211,7 @@ int main(void)
       cmocka_unit_test(the_folder_has_the_mode_of_others),
       cmocka_unit_test(long_names_are_refused),
       cmocka_unit_test(a_folder_that_cannot_be_made_has_no_name),
+      cmocka_unit_test(the_place_is_a_folder),
       cmocka_unit_test(something_else_is_moved_aside),
       cmocka_unit_test(some_folders_are_never_replaced),
       cmocka_unit_test(up_to_9999_folders_are_moved_aside),

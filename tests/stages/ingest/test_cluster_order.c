@@ -1,9 +1,11 @@
-/* More documents than are looked for together come back cluster by cluster. */
+/* More documents, and more lines of the table, than are looked for together come back cluster by
+ * cluster. */
 #include "stages/ingest/cluster_order.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/text/text.h"
 #include "common/corpus/corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -19,7 +21,8 @@ static void has_name(struct plm_corpus_cursor *cursor, uint64_t document, int ex
   assert_string_equal(name, wanted);
 }
 
-/* The last document is of the cluster of the first one, and each of the others is alone. */
+/* The last document is of the cluster of the first one, as the first line says, and each of the
+ * others is alone. */
 static void a_cluster_spans_what_is_looked_for_together(void **state)
 {
   (void)state;
@@ -29,11 +32,14 @@ static void a_cluster_spans_what_is_looked_for_together(void **state)
   struct plm_corpus *corpus;
   struct plm_corpus_cursor *cursor;
   struct plm_split_rule splits;
-  char table[PLM_PATH_SIZE], directory[PLM_PATH_SIZE], line[40];
+  char table[PLM_PATH_SIZE], directory[PLM_PATH_SIZE];
+  struct plm_text lines = {0};
   snprintf(table, sizeof table, "%s", scratch_path("table.tsv"));
   snprintf(directory, sizeof directory, "%s", scratch_path("corpus"));
-  snprintf(line, sizeof line, "d0\td%d\n", DOCUMENTS - 1);
-  scratch_write(table, line, strlen(line));
+  plm_text_printf(&lines, "d0\td%d\n", DOCUMENTS - 1);
+  for (int i = 0; i < DOCUMENTS; i++) plm_text_printf(&lines, "d%d\td%d\n", i, i);
+  scratch_write(table, lines.data, lines.length);
+  plm_text_deinit(&lines);
   const struct plm_corpus_writer_options options = {
       .directory = directory, .clustered = true, .threads = 1};
   const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = DOCUMENTS};
@@ -48,6 +54,10 @@ static void a_cluster_spans_what_is_looked_for_together(void **state)
                                            NULL, 0, &error),
                      PLM_OK);
   }
+  const struct plm_cluster_counts counts = plm_cluster_order_counts(order);
+  assert_int_equal(counts.members, DOCUMENTS);
+  assert_int_equal(counts.in_several, 1);
+  assert_int_equal(counts.in_several_line, DOCUMENTS + 1);
   assert_int_equal(plm_corpus_writer_open(&options, &writer, &error), PLM_OK);
   if (plm_cluster_order_write(order, writer, NULL, NULL, &error) != PLM_OK)
     fail_msg("%s", error.what);

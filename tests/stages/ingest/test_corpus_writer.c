@@ -19,8 +19,8 @@ static plm_status write_corpus(const char *directory, bool force, uint64_t docum
                                struct plm_error *error)
 {
   struct plm_corpus_writer *writer;
-  const struct plm_corpus_writer_options options = {
-      .directory = directory, .force = force, .threads = 1};
+  /* one thread for each core */
+  const struct plm_corpus_writer_options options = {.directory = directory, .force = force};
   const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = documents};
   PLM_TRY(plm_corpus_writer_open(&options, &writer, error));
   for (uint64_t i = 0; i < documents; i++)

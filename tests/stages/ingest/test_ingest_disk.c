@@ -1,11 +1,13 @@
 /* `ingest` while each call to the disk or to LMDB fails in turn: the error is passed on, and what
  * has the name of the corpus is complete. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/corpus/corpus_description.h"
+#include "common/run/stop.h"
 #include "stages/ingest/ingest.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/failing_disk.h"
@@ -129,6 +131,23 @@ static void a_labelled_corpus_is_complete_or_nothing(void **state)
   failing_disk_try(ingest_new, &options, unnoticed);
 }
 
+/* Whatever it was doing. */
+static void a_signal_leaves_no_corpus(void **state)
+{
+  (void)state;
+  struct plm_ingest_result result = {0};
+  struct plm_error error = {0};
+  snprintf(in, sizeof in, "%.199s", scratch_path("in.fasta"));
+  scratch_write(in, ">a\nLAGV\n", 8);
+  const struct plm_ingest_options options = options_for();
+  plm_stop_requested = SIGTERM;
+  const plm_status status = plm_ingest(&options, &result, &error);
+  plm_stop_requested = 0;
+  assert_int_equal(status, PLM_TERMINATED);
+  assert_string_equal(error.what, "stopped by SIGTERM; no corpus was written");
+  assert_false(plm_file_exists(directory));
+}
+
 static int setup(void **state)
 {
   (void)state;
@@ -146,6 +165,7 @@ int main(void)
       cmocka_unit_test(a_corpus_is_replaced_by_a_complete_one),
       cmocka_unit_test(a_clustered_corpus_is_complete_or_nothing),
       cmocka_unit_test(a_labelled_corpus_is_complete_or_nothing),
+      cmocka_unit_test(a_signal_leaves_no_corpus),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -37,6 +37,7 @@ static void each_split_has_its_share(void **state)
     assert_int_equal(plm_split_rule_parse(whole[i].text, &rule, NULL), PLM_OK);
     assert_int_equal(plm_split_rule_choose(&rule, 0), whole[i].first);
     assert_int_equal(plm_split_rule_choose(&rule, UINT64_MAX), whole[i].last);
+    for (int s = (int)whole[i].last; s < PLM_SPLIT_COUNT; s++) assert_true(rule.below[s] == 1.0);
   }
 }
 
