@@ -95,10 +95,8 @@ plm_status plm_socket_listen(const char *path, int *descriptor, struct plm_error
   unlink(path); /* left by a supervisor that was killed; the lock shows that none lives */
   const mode_t before = umask(0177);
   const bool bound = bind(listener, (const struct sockaddr *)&address, sizeof address) == 0;
-  const int bind_errno = errno;
-  umask(before);
+  umask(before); /* which keeps errno */
   if (!bound || listen(listener, 16) != 0) {
-    if (!bound) errno = bind_errno;
     plm_error_errno(error, "cannot listen on the control socket %s", path);
     close(listener);
     return PLM_IO;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,18 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "common/run/stop.h"
 #include "stages/supervisor/control/supervisor_socket.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
 static char runtime[64], elsewhere[64];
-static uid_t other; /* if it is not 0, the user that this process seems to belong to */
+static uid_t other;       /* if it is not 0, the user that this process seems to belong to */
+static int made = EEXIST; /* why the folder of that user cannot be made */
+static int signals;       /* that come before the next answers */
 
 /* Takes the place of libc's function in this program. */
 uid_t getuid(void)
@@ -30,12 +35,24 @@ uid_t getuid(void)
   return other != 0 ? other : (uid_t)syscall(SYS_getuid);
 }
 
-/* Likewise. The folder of that user seems to be there, so none is made outside the scratch folder.
- */
+/* Likewise. The folder of that user seems to be there at first, so none is made outside the scratch
+ * folder. */
 int mkdir(const char *path, mode_t mode)
 {
-  errno = EEXIST;
+  errno = made;
   return other != 0 ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+/* Likewise. */
+int poll(struct pollfd *items, nfds_t count, int timeout_ms)
+{
+  const struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+  if (signals > 0) {
+    signals--;
+    errno = EINTR;
+    return -1;
+  }
+  return (int)syscall(SYS_ppoll, items, count, timeout_ms < 0 ? NULL : &timeout, NULL, 0);
 }
 
 /* XDG_RUNTIME_DIR may have 59 bytes at most, which the scratch folder may exceed. */
@@ -135,6 +152,27 @@ static void a_folder_of_somebody_else_is_not_used(void **state)
   assert_string_equal(error.what, what);
   assert_string_equal(error.hint, "remove it, or set XDG_RUNTIME_DIR, which is not an absolute "
                                   "path, to such a folder");
+}
+
+/* If it cannot be made either, a runtime folder is needed. */
+static void there_may_be_no_folder_at_all(void **state)
+{
+  char path[PLM_SOCKET_PATH_SIZE], what[200];
+  struct plm_error error = {0};
+  (void)state;
+  unsetenv("XDG_RUNTIME_DIR");
+  other = (uid_t)(3000000000U + (unsigned)getpid());
+  made = EROFS;
+  const plm_status status = plm_socket_path(scratch_directory(), path, &error);
+  snprintf(what, sizeof what, "/tmp/plm-%u: Read-only file system", (unsigned)other);
+  other = 0;
+  made = EEXIST;
+  setenv("XDG_RUNTIME_DIR", runtime, 1);
+  assert_int_not_equal(status, PLM_OK);
+  assert_string_equal(error.what, what);
+  assert_string_equal(error.hint, "the control socket needs a folder: set XDG_RUNTIME_DIR, which "
+                                  "is not set, to one that belongs to you, has mode 0700 and can "
+                                  "be written");
 }
 
 /* The socket belongs to its user only, and takes the place of one that was left. */
@@ -254,6 +292,25 @@ static void an_answer_is_one_whole_line(void **state)
   free(reply);
 }
 
+/* Of the signals that come while a command waits, one that stops it ends the wait. */
+static void a_signal_may_end_the_wait(void **state)
+{
+  static const int numbers[] = {0, SIGINT, SIGTERM};
+  static const plm_status expected[] = {PLM_OK, PLM_INTERRUPTED, PLM_TERMINATED};
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  (void)state;
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    struct plm_error error = {0};
+    signals = 2;
+    plm_stop_requested = numbers[i];
+    const plm_status status = ask(getuid(), "yes\n", reply, &error);
+    plm_stop_requested = 0;
+    assert_int_equal(status, expected[i]);
+    assert_int_equal(signals, i == 0 ? 0 : 1);
+  }
+  signals = 0;
+}
+
 /* A socket whose listener does not take the request: the command waits as long as it was told. */
 static void a_silent_supervisor_is_not_waited_for(void **state)
 {
@@ -289,9 +346,11 @@ int main(void)
       cmocka_unit_test(only_a_private_runtime_folder_is_trusted),
       cmocka_unit_test(names_of_folders_and_runs_are_checked),
       cmocka_unit_test(a_folder_of_somebody_else_is_not_used),
+      cmocka_unit_test(there_may_be_no_folder_at_all),
       cmocka_unit_test(a_socket_is_private),
       cmocka_unit_test(another_users_answer_is_not_believed),
       cmocka_unit_test(an_answer_is_one_whole_line),
+      cmocka_unit_test(a_signal_may_end_the_wait),
       cmocka_unit_test(a_silent_supervisor_is_not_waited_for),
   };
   return cmocka_run_group_tests(tests, prepare, clean);

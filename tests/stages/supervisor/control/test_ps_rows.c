@@ -16,6 +16,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
 #include "common/run/run.h"
+#include "tests/support/cases/answering_supervisor.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 
@@ -213,9 +214,9 @@ static void checkpoints_wait_for_the_evaluator(void **state)
   assert_true(number_of(rows, 2, "queue") == 2);
   assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 2), "rate"));
   cJSON_Delete(rows);
-  write_line("evaluator.jsonl", 0, "\"step\":15,\"tokens\":3000,\"seconds\":0");
+  write_line("evaluator.jsonl", 0, "\"step\":14,\"tokens\":3000,\"seconds\":0");
   rows = after(1000);
-  assert_true(number_of(rows, 2, "queue") == 0);
+  assert_true(number_of(rows, 2, "queue") == 1);
   assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 2), "rate"));
   cJSON_Delete(rows);
 }
@@ -340,6 +341,49 @@ static void a_run_by_hand_is_read(void **state)
   plm_lock_release(trainer);
 }
 
+/* A supervisor that lives knows all stages. */
+static void the_supervisor_is_asked(void **state)
+{
+  static const char *const others[] = {"{\"ok\":true}", "{\"stages\":{}}", "no json"};
+  cJSON *rows = NULL;
+  (void)state;
+  write_file("peers.trainer.json", "[{\"host\":\"n1\",\"pid\":5}]"); /* it has added these */
+  answering_begin(run, "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\"}]}", 1);
+  assert_int_equal(plm_ps_read(run, &rows, NULL), PLM_OK);
+  assert_string_equal(answering_end(), "{\"command\":\"ps\"}");
+  expect_rows(rows, "[{\"stage\":\"trainer\"}]");
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    struct plm_error error = {0};
+    answering_begin(run, others[i], 1);
+    assert_int_equal(plm_ps_read(run, &rows, &error), PLM_PROTOCOL);
+    (void)answering_end();
+    assert_string_equal(error.what, "the supervisor's answer lists no stages");
+  }
+}
+
+/* Those that wait for something, or are not there. Consumers know whether one is on standby. */
+static void packers_in_trouble_are_named(void **state)
+{
+  struct plm_ps_packers packers;
+  (void)state;
+  answering_begin(run,
+                  "{\"stages\":["
+                  "{\"stage\":\"trainer\",\"instance\":9,\"state\":\"fatal\",\"standby\":true},"
+                  "{\"stage\":\"packer\",\"instance\":1,\"state\":\"ready\",\"standby\":false,"
+                  "\"activity\":\"heard by nobody\"},"
+                  "{\"stage\":\"packer\",\"instance\":2,\"state\":\"ready\",\"standby\":true},"
+                  "{\"stage\":\"packer\",\"instance\":3,\"state\":\"back-off\",\"activity\":\"x\"},"
+                  "{\"stage\":\"packer\",\"instance\":12,\"state\":\"fatal\"},"
+                  "{\"stage\":\"evaluator\",\"activity\":\"x\"}]}",
+                  1);
+  plm_ps_packers(run, &packers);
+  (void)answering_end();
+  assert_int_equal(packers.serve, 2);
+  expect_rows(packers.troubled, "[{\"packer\":\"packer.1\",\"activity\":\"heard by nobody\"},"
+                                "{\"packer\":\"packer.3\",\"activity\":\"back-off\"},"
+                                "{\"packer\":\"packer.12\",\"activity\":\"fatal\"}]");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -352,6 +396,8 @@ int main(void)
       cmocka_unit_test_setup(packers_are_those_of_the_peers_files, setup),
       cmocka_unit_test_setup(packers_that_serve_are_counted, setup),
       cmocka_unit_test_setup(a_run_by_hand_is_read, setup),
+      cmocka_unit_test_setup(the_supervisor_is_asked, setup),
+      cmocka_unit_test_setup(packers_in_trouble_are_named, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

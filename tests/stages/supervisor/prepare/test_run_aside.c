@@ -123,6 +123,24 @@ static void what_came_after_a_step_is_moved(void **state)
   assert_int_equal(access(in_run("previous-2/checkpoints"), F_OK), 0);
 }
 
+/* It is moved if its last step is later. */
+static void a_profile_of_later_steps_is_moved(void **state)
+{
+  (void)state;
+  for (int last = 100; last <= 101; last++) {
+    char profile[200];
+    snprintf(profile, sizeof profile,
+             "{\"otherData\":{\"format\":\"plm-profile\",\"first_step\":90,\"last_step\":%d},"
+             "\"traceEvents\":[\n",
+             last);
+    put(PLM_RUN_PROFILE, profile);
+    assert_int_equal(plm_run_move_aside(run, false, 100, NULL), PLM_OK);
+    has(PLM_RUN_PROFILE, last == 100 ? profile : NULL);
+    has("previous-1/" PLM_RUN_PROFILE, NULL);
+    has("previous-2/" PLM_RUN_PROFILE, last == 100 ? NULL : profile);
+  }
+}
+
 static void everything_is_moved(void **state)
 {
   (void)state;
@@ -338,10 +356,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
   const struct CMUnitTest tests[] = {
-      TEST(what_came_after_a_step_is_moved),      TEST(everything_is_moved),
-      TEST(an_interrupted_move_is_finished),      TEST(a_checkpoint_that_is_not_whole_stays),
-      TEST(all_is_finished_but_what_is_newer),    TEST(a_move_that_was_not_begun_is_forgotten),
-      TEST(a_move_without_a_record_is_not_begun), TEST(each_failure_of_the_disk_is_an_error),
+      TEST(what_came_after_a_step_is_moved),
+      TEST(a_profile_of_later_steps_is_moved),
+      TEST(everything_is_moved),
+      TEST(an_interrupted_move_is_finished),
+      TEST(a_checkpoint_that_is_not_whole_stays),
+      TEST(all_is_finished_but_what_is_newer),
+      TEST(a_move_that_was_not_begun_is_forgotten),
+      TEST(a_move_without_a_record_is_not_begun),
+      TEST(each_failure_of_the_disk_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -17,6 +19,16 @@
 enum { ONE, SAME, OTHER, BYTES, CLUSTERED, UPGRADED, CORPORA };
 static char paths[CORPORA][PLM_PATH_SIZE], hex[CORPORA][PLM_HASH_HEX_SIZE];
 static const struct plm_hash earlier = {.low = 0x5678, .high = 0x1234};
+
+static const char *remote; /* what seems to lie on NFS */
+
+/* Takes the place of libc's function in this program. */
+int statfs(const char *path, struct statfs *about)
+{
+  const int status = (int)syscall(SYS_statfs, path, about);
+  if (remote != NULL && strcmp(path, remote) == 0) about->f_type = 0x6969;
+  return status;
+}
 
 /* Writes a corpus of one document. */
 static void write_corpus(int number, const char *residues, enum plm_tokenizer_kind tokenizer,
@@ -166,6 +178,32 @@ static void which_corpora_may_be_remote(void **state)
 /* ---- what is here ------------------------------------------------------------------------------
  */
 
+/* Each corpus of the list has to be on a local disk, unless the packers may read it elsewhere. */
+static void corpora_have_to_be_local(void **state)
+{
+  static const int corpora[] = {ONE, OTHER, -1};
+  (void)state;
+  for (int i = -1; i < 2; i++) {
+    struct plm_config config;
+    struct plm_error error = {0};
+    char what[PLM_PATH_SIZE + 100], fingerprints[PLM_FINGERPRINTS_SIZE];
+    configure(corpora, "", &config);
+    remote = i < 0 ? NULL : paths[corpora[i]];
+    assert_int_equal(plm_run_corpora_local(&config, &error), i < 0 ? PLM_OK : PLM_CONFIG);
+    if (i >= 0) {
+      snprintf(what, sizeof what, "%s lies on a remote file system (NFS)", remote);
+      assert_string_equal(error.what, what);
+    }
+    /* `up` only looks at them */
+    assert_int_equal(plm_run_corpora_read(&config, fingerprints, &error), PLM_OK);
+    plm_config_deinit(&config);
+    configure(corpora, "packer: {allow_remote: true}\n", &config);
+    assert_int_equal(plm_run_corpora_local(&config, &error), PLM_OK);
+    plm_config_deinit(&config);
+  }
+  remote = NULL;
+}
+
 static plm_status present(struct plm_config *config, const char **said, struct plm_error *error)
 {
   captured_begin(STDERR_FILENO);
@@ -291,6 +329,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fingerprints_are_in_the_order_of_the_list),
       cmocka_unit_test(corpora_that_do_not_fit),
+      cmocka_unit_test(corpora_have_to_be_local),
       cmocka_unit_test(which_corpora_may_be_remote),
       cmocka_unit_test(what_is_not_here_is_warned_about),
       cmocka_unit_test(another_tokenizer_is_an_error),

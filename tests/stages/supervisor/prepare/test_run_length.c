@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -15,6 +17,16 @@
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
+
+static bool remote; /* everything seems to lie on NFS */
+
+/* Takes the place of libc's function in this program. */
+int statfs(const char *path, struct statfs *about)
+{
+  const int status = (int)syscall(SYS_statfs, path, about);
+  if (remote) about->f_type = 0x6969;
+  return status;
+}
 
 static void the_advice_depends_on_epochs_and_size(void **state)
 {
@@ -101,9 +113,11 @@ static const char *said(const char *yaml, const char *metrics, double parameters
   must_work(plm_config_load_text(text, strlen(text), &config, &error), &error);
   must_work(plm_path_join(path, run, "trainer.jsonl", NULL), NULL);
   if (metrics != NULL) scratch_write(path, metrics, strlen(metrics));
+  remote = true;
   captured_begin(STDOUT_FILENO);
   plm_run_length_say(&config, parameters);
   const char *out = captured_end();
+  remote = false;
   plm_config_deinit(&config);
   return out;
 }

@@ -281,6 +281,9 @@ static void the_trainer_reads_the_configuration(void **state)
   plm_text_clear(&said);
   assert_null(asked("#!/bin/sh\necho '{}'\necho more >&2\nexit 1\n", &said));
   assert_string_equal(said.data, "more\n");
+  plm_text_clear(&said);
+  assert_null(asked("#!/bin/sh\necho >&2\nexit 1\n", &said));
+  assert_string_equal(said.data, "\n");
   plm_text_deinit(&said);
   assert_null(asked("#!/bin/sh\necho '{'\n", NULL));
   assert_null(asked("#!/bin/sh\nkill -9 $$\n", NULL));

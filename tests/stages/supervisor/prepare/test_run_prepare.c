@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/files/file.h"
@@ -31,6 +33,16 @@ static const char *in(const char *folder, const char *name)
   char *path = paths[next++ % 4];
   assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
   return path;
+}
+
+static bool remote; /* everything seems to lie on NFS */
+
+/* Takes the place of libc's function in this program. */
+int statfs(const char *path, struct statfs *about)
+{
+  const int status = (int)syscall(SYS_statfs, path, about);
+  if (remote) about->f_type = 0x6969;
+  return status;
 }
 
 static void put(const char *name, const char *text)
@@ -75,12 +87,15 @@ static void finds(const struct plm_prepared *prepared, bool resumes, bool comple
   assert_int_equal(prepared->step, step);
 }
 
+/* `up` only looks at the corpora, so they may be remote. */
 static plm_status inspect(const char *now, enum plm_resume_mode mode, const char *path,
                           struct plm_prepared *prepared, struct plm_error *error)
 {
   struct plm_config config = configure(now);
   *error = (struct plm_error){0};
+  remote = true;
   const plm_status status = plm_run_inspect(&config, mode, path, true, prepared, error);
+  remote = false;
   plm_config_deinit(&config);
   return status;
 }
@@ -255,12 +270,13 @@ static void a_run_is_complete_while_done_holds(void **state)
   plm_log_init("t", PLM_LOG_ERROR);
   put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 200);
   put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 300);
+  put_checkpoint(in(run, PLM_RUN_CHECKPOINTS), 400); /* which DONE does not name */
   struct plm_done done = {.step = 300, .identity = weights};
   must_work(plm_done_write(run, &done, &error), &error);
   must_work(inspect(steps_300, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
   finds(&prepared, true, true, 300);
   must_work(inspect("trainer: {steps: 301}\n", PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
-  finds(&prepared, true, false, 300);
+  finds(&prepared, true, false, 400);
   must_work(
       inspect(steps_300, PLM_RESUME_PATH, in(run, "checkpoints/step_00000200"), &prepared, &error),
       &error);
@@ -268,12 +284,12 @@ static void a_run_is_complete_while_done_holds(void **state)
   done.identity.low ^= 1;
   must_work(plm_done_write(run, &done, &error), &error);
   must_work(inspect(steps_300, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
-  finds(&prepared, true, false, 300);
+  finds(&prepared, true, false, 400);
   done.identity.low ^= 1;
   must_work(plm_done_write(run, &done, &error), &error);
   put("checkpoints/step_00000300/model.safetensors", "Weights");
   must_work(inspect(steps_300, PLM_RESUME_AUTO, NULL, &prepared, &error), &error);
-  finds(&prepared, true, false, 300);
+  finds(&prepared, true, false, 400);
 }
 
 /* Another path may hold the same documents. What is not there any more is left to the trainer. */
