@@ -144,6 +144,7 @@ plm_status plm_rank_receive_batch(struct plm_ranks *ranks, struct plm_rank_batch
 void plm_rank_batch_deinit(struct plm_rank_batch *batch)
 {
   free(batch->memory);
+  *batch = (struct plm_rank_batch){0};
 }
 
 plm_status plm_rank_add_totals(struct plm_ranks *ranks, struct plm_step_totals *totals,

@@ -25,7 +25,7 @@ struct plm_rank_batch {
 /* Receives this rank's part. *end: no batch follows. Zero `to` before the first call. */
 plm_status plm_rank_receive_batch(struct plm_ranks *ranks, struct plm_rank_batch *to, bool *end,
                                   struct plm_error *error);
-void plm_rank_batch_deinit(struct plm_rank_batch *batch);
+void plm_rank_batch_deinit(struct plm_rank_batch *batch); /* then it can be used again */
 
 /* Adds up the totals of all ranks' parts of a step. All ranks call it for every batch that was
  * sent. */

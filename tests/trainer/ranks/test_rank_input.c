@@ -88,7 +88,7 @@ static void each_rank_receives_its_part(void **state)
   assert_ptr_equal(received.memory, memory);
   assert_int_equal(received.capacity, 108);
   plm_rank_batch_deinit(&received);
-  assert_null(received.memory);
+  assert_memory_equal(&received, &(struct plm_rank_batch){0}, sizeof received);
   fake_collective_deinit(&fake);
 }
 
