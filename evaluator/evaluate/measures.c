@@ -102,7 +102,7 @@ plm_status plm_measure_elbo(const struct plm_measure_buffers *buffers,
 {
   struct sums sums = {.buffers = buffers, .walk = walk, .seed = seed, .passes = rates};
   for (; sums.pass < rates; sums.pass++) PLM_TRY(plm_each_batch(walk, add_elbo, &sums, error));
-  *elbo = sums.tokens > 0 ? sums.loss / (double)sums.tokens : NAN;
+  *elbo = sums.loss / (double)sums.tokens; /* NaN of nothing */
   return PLM_OK;
 }
 
@@ -141,7 +141,7 @@ plm_status plm_measure_pseudo_perplexity(const struct plm_measure_buffers *buffe
   PLM_TRY(plm_pseudo_likelihood_open(buffers->inference, &sums.likelihood, error));
   const plm_status status = plm_each_batch(walk, add_documents, &sums, error);
   plm_pseudo_likelihood_close(sums.likelihood);
-  *perplexity = sums.tokens > 0 ? exp(sums.loss / (double)sums.tokens) : NAN;
+  *perplexity = exp(sums.loss / (double)sums.tokens);
   return status;
 }
 
@@ -167,6 +167,6 @@ plm_status plm_measure_pseudo_perplexity_fast(const struct plm_measure_buffers *
                       .a = random_fraction / buffers->inference->tokenizer->random_count,
                       .b = keep_fraction};
   PLM_TRY(plm_each_batch(walk, add_unmasked, &sums, error));
-  *perplexity = sums.tokens > 0 ? exp(sums.loss / (double)sums.tokens) : NAN;
+  *perplexity = exp(sums.loss / (double)sums.tokens);
   return PLM_OK;
 }
