@@ -1,6 +1,6 @@
 /* Scores of sequences with insertions and deletions against their definition, with windows, and
  * tables of them. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,6 +126,34 @@ static void they_are_those_of_the_definition(void **state)
     scores(PLM_UNET, PLM_OBJECTIVE_MLM, PLM_SCORE_UNMASKED, lengths[i]);
     scores(PLM_UNET, PLM_OBJECTIVE_CAUSAL, PLM_SCORE_ADDITIVE, lengths[i]);
   }
+}
+
+struct opening {
+  struct plm_inference *inference;
+  enum plm_score_masking masking;
+};
+
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  static const struct plm_wild_type wild_type = {"wild", (const uint8_t *)"MKLAVG", 6, 1,
+                                                 PLM_TOKENIZER_ESM};
+  const struct opening *opening = context;
+  struct plm_indel_scorer *scorer;
+  PLM_TRY(plm_indel_scorer_open(opening->inference, &wild_type, opening->masking, &scorer, error));
+  plm_indel_scorer_close(scorer);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  struct inference_case c;
+  (void)state;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
+  struct opening opening = {&c.inference, PLM_SCORE_UNMASKED};
+  failing_memory_try(open_and_close, &opening, 4);
+  opening.masking = PLM_SCORE_ADDITIVE;
+  failing_memory_try(open_and_close, &opening, 4);
+  inference_case_close(&c);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -261,6 +289,7 @@ static void a_table_that_changes_is_refused(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(they_are_those_of_the_definition),
+                                     cmocka_unit_test(a_lack_of_memory_is_said),
                                      cmocka_unit_test(a_table_of_sequences),
                                      cmocka_unit_test(there_is_room_for_the_wild_type),
                                      cmocka_unit_test(wrong_sequences_are_named),

@@ -1,5 +1,5 @@
-/* How many windows a batch takes. */
-#include "tests/support/harness/cmocka_all.h"
+/* How many windows a batch takes, and what it says without memory. */
+#include "tests/support/harness/failing_memory.h"
 
 #include "evaluator/score/score_batch.h"
 #include "tests/support/cases/inference_case.h"
@@ -33,8 +33,26 @@ static void a_batch_has_the_models_chunks(void **state)
   inference_case_close(&c);
 }
 
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct plm_score_batch *batch;
+  PLM_TRY(plm_score_batch_open(context, L, &batch, error));
+  plm_score_batch_close(batch);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  struct inference_case c;
+  (void)state;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, CHUNKS);
+  failing_memory_try(open_and_close, &c.inference, 4);
+  inference_case_close(&c);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_batch_has_the_models_chunks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_batch_has_the_models_chunks),
+                                     cmocka_unit_test(a_lack_of_memory_is_said)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void make_files(enum plm_objective objective)
   snprintf(list, sizeof list, "%.199s", scratch_path("list.csv"));
   snprintf(scores, sizeof scores, "%.199s", scratch_path("scores"));
   snprintf(indels, sizeof indels, "%.199s", scratch_path("two.csv"));
-  inference_case_open(&c, PLM_TRANSFORMER, objective, PLM_TOKENIZER_ESM, 32, 2);
+  inference_case_open(&c, PLM_TRANSFORMER, objective, PLM_TOKENIZER_ESM, 4, 2); /* it gets more */
   inference_case_save(&c, model);
   inference_case_close(&c);
   put(table, "mutant,dms\nL1A,1\nA2G:V4S,2\nG3L,3\n");

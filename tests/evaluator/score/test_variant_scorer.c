@@ -1,6 +1,6 @@
 /* Compares variants that are scored together, in batches too small to hold them, with the
  * definition applied to each variant separately. */
-#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <math.h>
 #include <signal.h>
@@ -318,6 +318,28 @@ static void the_progress_counts_passes(void **state)
   close_scene(&scene);
 }
 
+static plm_status open_and_close(void *context, struct plm_error *error)
+{
+  struct scene *scene = context;
+  struct plm_variant_scorer *scorer;
+  PLM_TRY(plm_variant_scorer_open(&scene->inference, &scene->wild_type, PLM_SCORE_ADDITIVE, &scorer,
+                                  error));
+  plm_variant_scorer_close(scorer);
+  return PLM_OK;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  for (int causal = 0; causal < 2; causal++) {
+    struct scene *scene = must(calloc(1, sizeof *scene));
+    open_scene(scene, PLM_TRANSFORMER, causal, 9);
+    failing_memory_try(open_and_close, scene, causal ? 7 : 8);
+    close_scene(scene);
+    free(scene);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -326,6 +348,7 @@ int main(void)
       cmocka_unit_test(likelihoods_are_those_of_each_variant_alone),
       cmocka_unit_test(positions_too_far_apart_are_refused),
       cmocka_unit_test(the_progress_counts_passes),
+      cmocka_unit_test(a_lack_of_memory_is_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
