@@ -11,9 +11,11 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
 #include "common/labels/label_record.h"
+#include "evaluator/evaluate/evaluate.h"
 #include "evaluator/labels/label_evaluation.h"
 #include "evaluator/labels/label_loss.h"
 #include "tests/support/cases/model_case.h"
@@ -245,6 +247,41 @@ static void not_finite_outputs_name_the_sequence(void **state)
   plm_label_evaluation_close(evaluation);
 }
 
+static plm_status no_labels(void *context, const struct plm_label_schema **of,
+                            struct plm_error *error)
+{
+  (void)context, (void)of;
+  return plm_error_set(error, PLM_BUSY, "later");
+}
+
+/* A model that predicts labels has no pseudo-perplexity, of either kind. */
+static void other_measures_are_refused(void **state)
+{
+  const struct plm_chunk_stream stream = {.labels = no_labels};
+  struct plm_evaluation *evaluation;
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE];
+  size_t count;
+  (void)state;
+  const struct plm_parameter *table = plm_model_table(model.model, &count);
+  assert_int_equal(plm_path_join(path, folder, "model.safetensors", NULL), PLM_OK);
+  assert_int_equal(plm_parameters_write(path, table, count, model.weights, NULL), PLM_OK);
+  assert_int_equal(plm_evaluation_open(folder, 0, model.ops, &evaluation, NULL), PLM_OK);
+  for (int measure = 0; measure < 3; measure++) {
+    struct plm_evaluation_result result;
+    const struct plm_evaluation_options options = {.mask_rate = 0.15,
+                                                   .pseudo_perplexity = measure == 1,
+                                                   .pseudo_perplexity_fast = measure == 2};
+    assert_int_equal(plm_evaluation_run(evaluation, &stream, PLM_SPLIT_VALID, &options, NULL, NULL,
+                                        &result, &error),
+                     measure == 0 ? PLM_BUSY : PLM_CONFIG);
+    assert_string_equal(error.what, measure == 0
+                                        ? "later"
+                                        : "a model that predicts labels has no pseudo-perplexity");
+  }
+  plm_evaluation_close(evaluation);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -252,6 +289,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(one_label_is_enough, begin, end),
       cmocka_unit_test_setup_teardown(what_is_missing_is_told, begin, end),
       cmocka_unit_test_setup_teardown(not_finite_outputs_name_the_sequence, begin, end),
+      cmocka_unit_test_setup_teardown(other_measures_are_refused, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
