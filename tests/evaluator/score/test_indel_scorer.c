@@ -139,8 +139,13 @@ static plm_status open_and_close(void *context, struct plm_error *error)
                                                  PLM_TOKENIZER_ESM};
   const struct opening *opening = context;
   struct plm_indel_scorer *scorer;
+  double score = 1;
   PLM_TRY(plm_indel_scorer_open(opening->inference, &wild_type, opening->masking, &scorer, error));
+  const long at = checked_memory_pause();
+  assert_int_equal(plm_indel_scorer_run(scorer, "MKLAVG", 6, &score, NULL), PLM_OK);
+  assert_true(fabs(score) < 1e-5); /* what is open can be used */
   plm_indel_scorer_close(scorer);
+  checked_memory_resume(at);
   return PLM_OK;
 }
 
@@ -150,9 +155,9 @@ static void a_lack_of_memory_is_said(void **state)
   (void)state;
   inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
   struct opening opening = {&c.inference, PLM_SCORE_UNMASKED};
-  failing_memory_try(open_and_close, &opening, 4);
+  failing_memory_try(open_and_close, &opening, 8);
   opening.masking = PLM_SCORE_ADDITIVE;
-  failing_memory_try(open_and_close, &opening, 4);
+  failing_memory_try(open_and_close, &opening, 8);
   inference_case_close(&c);
 }
 

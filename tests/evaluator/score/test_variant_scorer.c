@@ -324,7 +324,15 @@ static plm_status open_and_close(void *context, struct plm_error *error)
   struct plm_variant_scorer *scorer;
   PLM_TRY(plm_variant_scorer_open(&scene->inference, &scene->wild_type, PLM_SCORE_ADDITIVE, &scorer,
                                   error));
+  const long at = checked_memory_pause();
+  struct plm_substitution item = {0, scene->residues[0], scene->residues[0] == 'A' ? 'V' : 'A'};
+  const struct plm_variant variant = {&item, 1, 1};
+  double score = NAN;
+  assert_int_equal(plm_variant_scorer_expect(scorer, &variant, NULL), PLM_OK);
+  assert_int_equal(plm_variant_scorer_run(scorer, &variant, 1, &score, NULL), PLM_OK);
+  assert_true(isfinite(score)); /* what is open can be used */
   plm_variant_scorer_close(scorer);
+  checked_memory_resume(at);
   return PLM_OK;
 }
 
@@ -334,7 +342,7 @@ static void a_lack_of_memory_is_said(void **state)
   for (int causal = 0; causal < 2; causal++) {
     struct scene *scene = must(calloc(1, sizeof *scene));
     open_scene(scene, PLM_TRANSFORMER, causal, 9);
-    failing_memory_try(open_and_close, scene, causal ? 7 : 8);
+    failing_memory_try(open_and_close, scene, 13);
     close_scene(scene);
     free(scene);
   }
