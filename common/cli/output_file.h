@@ -53,8 +53,8 @@ plm_status plm_output_failed(const struct plm_output_file *output, struct plm_er
  * can be read only by its owner, from its beginning. */
 plm_status plm_output_write(const char *path, const void *bytes, size_t size, bool secret,
                             struct plm_error *error);
-/* Flushes the output. A regular file is synced and gets its name, unless any write to the stream has
- * failed. */
+/* Flushes the output. A regular file is synced and gets its name, unless any write to the stream
+ * has failed. */
 plm_status plm_output_finish(struct plm_output_file *output, struct plm_error *error);
 /* Removes a regular file that was not finished. NULL is fine. */
 void plm_output_close(struct plm_output_file *output);

@@ -19,8 +19,8 @@ static double weighted_mean(const double *values, const double *weights, size_t 
   return sum / total;
 }
 
-/* Whether the values that count, of which there is one, are not all the same. The sum of their squares is no sign of that:
- * the mean of equal values may be off by a rounding. */
+/* Whether the values that count, of which there is one, are not all the same. The sum of their
+ * squares is no sign of that: the mean of equal values may be off by a rounding. */
 static bool varies(const double *values, const double *weights, size_t count)
 {
   size_t first = 0;
