@@ -232,7 +232,7 @@ static plm_status get_sources(struct plm_data_cursor *cursor, const cJSON *json,
   const cJSON *mixture = cJSON_GetObjectItemCaseSensitive(json, "mixture");
   uint64_t sum = 0;
   const int count = cJSON_GetArraySize(list);
-  if (!cJSON_IsArray(list) || count < 1 || count > PLM_MAX_SOURCES || cursor->mixed)
+  if (!cJSON_IsArray(list) || count < 1 || count > PLM_MAX_SOURCES)
     return plm_error_set(error, PLM_FORMAT, "the cursor's sources are not a list of 1 to %d",
                          PLM_MAX_SOURCES);
   PLM_TRY(get_count(json, "chunks", &cursor->chunks, error));
@@ -253,6 +253,7 @@ plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struc
                                      struct plm_error *error)
 {
   struct plm_data_source *first = &cursor->sources[0];
+  PLM_ASSERT(!cursor->mixed); /* nothing was read into it */
   PLM_TRY(get_hash(json, "plan", &first->plan, error));
   PLM_TRY(get_hash(json, "fingerprint", &first->fingerprint, error));
   PLM_TRY(get_hash(json, "chain", &cursor->chain, error));

@@ -150,13 +150,20 @@ static void each_part_of_trainer_json_is_checked(void **unused)
                     others[] = "trainer.json has no configuration or no history";
   static const struct {
     const char *section, *name, *json, *says;
-  } rows[] = {{"resolved", "algorithms", "5", algorithms},
-              {"resolved", "algorithms", "[\"head\", 5]", algorithms},
-              {"resolved", "algorithms", "[\"head\", \"line\"]", NULL},
-              {NULL, "configuration", "{}", others},
-              {NULL, "history", "{}", others},
-              {NULL, "format", "\"1\"", "trainer.json is not of format 1"},
-              {NULL, "format", "2", "trainer.json is not of format 1"}};
+  } rows[] = {
+      {"resolved", "algorithms", "5", algorithms},
+      {"resolved", "algorithms", "[\"head\", 5]", algorithms},
+      {"resolved", "algorithms", "[\"head\", \"line\"]", NULL},
+      {NULL, "step", "9007199254740994", "trainer.json has no valid \"step\""},
+      {"resolved", "threads", "4294967296", "trainer.json has no valid \"threads\""},
+      {"resolved", "product_flops_per_second", "\"1e9\"",
+       "trainer.json has no valid \"product_flops_per_second\""},
+      {"resolved", "processor", "5", "trainer.json has no valid \"processor\""},
+      {"resolved", "precision", "\"0123456789abcdef\"", "trainer.json has no valid \"precision\""},
+      {NULL, "configuration", "{}", others},
+      {NULL, "history", "{}", others},
+      {NULL, "format", "\"1\"", "trainer.json is not of format 1"},
+      {NULL, "format", "2", "trainer.json is not of format 1"}};
   struct plm_config config;
   struct plm_trainer_state state;
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);

@@ -229,6 +229,16 @@ static void sources_must_add_up(void **state)
   cJSON_ReplaceItemInObject(json, "chunks", cJSON_CreateNumber(16));
   cJSON_DeleteItemFromObject(first, "window");
   refuse(json, "the cursor's \"window\" is not a count");
+  cJSON_AddNumberToObject(first, "window", 0);
+  cJSON_DeleteItemFromArray(cJSON_GetObjectItem(json, "sources"), 2); /* it had no chunks */
+  refuse(json, wrong);
+  cJSON *list = cJSON_CreateArray();
+  cJSON_ReplaceItemInObject(json, "sources", list);
+  refuse(json, "the cursor's sources are not a list of 1 to 16");
+  for (int k = 0; k < 17; k++) cJSON_AddItemToArray(list, cJSON_CreateObject());
+  refuse(json, "the cursor's sources are not a list of 1 to 16");
+  cJSON_DeleteItemFromArray(list, 0); /* as many as there may be, so the first is looked at */
+  refuse(json, "the cursor has no plan");
   cJSON_DeleteItemFromObject(json, "sources");
   refuse(json, "the cursor's sources are not a list of 1 to 16");
   plm_data_cursor_deinit(&cursor);

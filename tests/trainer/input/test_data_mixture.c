@@ -69,6 +69,7 @@ static void fingerprints_are_a_list_of_hashes(void **state)
                                       HEX_A ";" HEX_B,
                                       HEX_A ":" HEX_B "0",
                                       HEX_A ":" HEX_B ":" HEX_A,
+                                      "x00000000000000b0000000000000000",
                                       HEX_A ":x00000000000000b0000000000000000",
                                       "000000000000000a00000000000000a",
                                       NULL};
