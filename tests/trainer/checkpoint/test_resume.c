@@ -146,6 +146,11 @@ static void what_was_not_saved_is_not_compared(void **state)
   before.level[0] = before.kernels[0] = '\0';
   assert_string_equal(compared(&before, &saved, &exact), "");
   assert_true(exact);
+  struct plm_resolved today = before;
+  before.shares = today.shares = 0; /* no build has written that */
+  today.ranks = 4;
+  assert_int_equal(captured_times(compared(&before, &today, &exact), "ranks was 2, is 4"), 1);
+  assert_false(exact);
 }
 
 /* The order in which shares are added changes with the ranks unless each has a power of two. With
@@ -169,6 +174,18 @@ static void the_number_of_shares_is_kept(void **state)
     assert_int_equal(plm_resume_shares(&before, &options), wanted);
     options.shares = 16; /* said by the user */
     assert_int_equal(plm_resume_shares(&before, &options), 16);
+  }
+  static const struct {
+    uint32_t shares, before, now;
+    bool kept;
+  } whole[] = {{12, 3, 6, true},  {24, 8, 12, false},           {12, 12, 4, false},
+               {12, 5, 6, false}, {PLM_MAX_SHARES, 1, 1, true}, {2 * PLM_MAX_SHARES, 1, 1, false}};
+  for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) { /* of a step that they divide */
+    const struct plm_resolved before = {.shares = whole[i].shares, .ranks = whole[i].before};
+    const struct plm_resume_options options = {.ranks = whole[i].now,
+                                               .step_chunks = whole[i].shares};
+    assert_int_equal(plm_resume_shares(&before, &options),
+                     whole[i].kept ? whole[i].shares : whole[i].now);
   }
   config.trainer.ranks = 1;
   config.trainer.compress = PLM_COMPRESS_NONE;
