@@ -236,7 +236,7 @@ static plm_status next_on_all(struct plm_trainer *trainer, struct plm_input_slot
   while (decision == PLM_RANK_WAIT) {
     if (*slot == NULL && status == PLM_OK && plm_stop_requested == 0 && !trainer->stops_early &&
         wait_for_input(trainer))
-      status = plm_input_next(trainer->input, NULL, slot, error);
+      status = plm_input_next(trainer->input, slot, error);
     if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
     const enum plm_rank_vote vote = status != PLM_OK ? PLM_RANK_ERROR
                                     : plm_stop_requested != 0 || trainer->stops_early

@@ -240,18 +240,13 @@ bool plm_input_wait(struct plm_input *input, const volatile int *stop)
   return ready;
 }
 
-plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
-                          struct plm_input_slot **slot, struct plm_error *error)
+plm_status plm_input_next(struct plm_input *input, struct plm_input_slot **slot,
+                          struct plm_error *error)
 {
-  bool interrupted = false;
   *slot = NULL;
   pthread_mutex_lock(&input->mutex);
-  while (input->taken == input->filled && !input->ended && !interrupted) {
-    wait_a_little(input);
-    interrupted = stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
-  }
-  if (input->taken < input->filled && !interrupted)
-    *slot = &input->slots[input->taken % PLM_INPUT_RING];
+  while (input->taken == input->filled && !input->ended) wait_a_little(input);
+  if (input->taken < input->filled) *slot = &input->slots[input->taken % PLM_INPUT_RING];
   pthread_mutex_unlock(&input->mutex);
   if (*slot == NULL) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
   if ((*slot)->status != PLM_OK) { /* the slot is not taken, so asking again gives the same error */

@@ -50,10 +50,10 @@ plm_status plm_input_open(const struct plm_input_options *options, struct plm_in
                           struct plm_error *error);
 void plm_input_close(struct plm_input *input); /* NULL is fine */
 
-/* Waits for the next step's input. PLM_INTERRUPTED once *stop is nonzero; other errors are those of
- * plm_feed_next for that step. */
-plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
-                          struct plm_input_slot **slot, struct plm_error *error);
+/* Waits for the next step's input. PLM_INTERRUPTED if there is none any more; other errors are
+ * those of plm_feed_next for that step. */
+plm_status plm_input_next(struct plm_input *input, struct plm_input_slot **slot,
+                          struct plm_error *error);
 /* Waits a little. True if plm_input_next would return at once. Ends early once *stop is nonzero. */
 bool plm_input_wait(struct plm_input *input, const volatile int *stop);
 /* The input that plm_input_next would return, if it is ready now, else NULL. It stays in the ring.

@@ -164,7 +164,7 @@ static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted,
 {
   struct plm_feed_corpus facts;
   struct plm_input_slot *slot;
-  assert_int_equal(plm_input_next(o->input, &never, &slot, NULL), PLM_OK);
+  assert_int_equal(plm_input_next(o->input, &slot, NULL), PLM_OK);
   assert_int_equal(slot->input.step, s);
   assert_int_equal(slot->batch.first_chunk, o->cursor.chunks);
   assert_int_equal(slot->batch.chunks, CHUNKS);
@@ -203,7 +203,7 @@ static void consume_steps(const char *corpus, bool old, const uint8_t *wanted,
   for (uint64_t s = 1; s < 1 + STEPS; s++) check_step(&o, s, wanted, &positions[s]);
   assert_int_equal(o.cursor.chunks, FIRST + STEPS * CHUNKS);
   assert_false(isnan(plm_data_cursor_epochs(&o.cursor)));
-  assert_int_equal(plm_input_next(o.input, &never, &slot, &error), PLM_INTERRUPTED);
+  assert_int_equal(plm_input_next(o.input, &slot, &error), PLM_INTERRUPTED);
   assert_string_equal(error.what, "interrupted");
   assert_null(slot);
   packers_stop(packer, SIGTERM);
@@ -242,18 +242,17 @@ static void the_ring_has_two_inputs(void **state)
     const struct plm_input_slot *next = plm_input_peek(o.input);
     assert_non_null(next);
     assert_int_equal(next->input.step, i);
-    assert_int_equal(plm_input_next(o.input, &now, &slots[i], NULL), PLM_OK); /* it is there */
+    assert_int_equal(plm_input_next(o.input, &slots[i], NULL), PLM_OK); /* it is there */
     assert_ptr_equal(slots[i], next);
   }
   assert_ptr_not_equal(slots[0], slots[1]);
   assert_false(plm_input_wait(o.input, &never));
   assert_false(plm_input_wait(o.input, &now));
   assert_null(plm_input_peek(o.input));
-  assert_int_equal(plm_input_next(o.input, &now, &slots[2], NULL), PLM_INTERRUPTED);
   assert_int_equal(slots[0]->input.step, 0);
   assert_int_equal(slots[1]->input.step, 1);
   plm_input_release(o.input, slots[0]);
-  assert_int_equal(plm_input_next(o.input, NULL, &slots[2], NULL), PLM_OK);
+  assert_int_equal(plm_input_next(o.input, &slots[2], NULL), PLM_OK);
   assert_ptr_equal(slots[2], slots[0]);
   assert_int_equal(slots[2]->input.step, 2);
   plm_input_release(o.input, slots[1]);
@@ -281,13 +280,13 @@ static void an_error_stays(void **state)
   open_input(&o, 0, 3);
   for (int i = 0; i < 2; i++) {
     struct plm_error error = {0};
-    assert_int_equal(plm_input_next(o.input, &never, &slot, &error), PLM_TIMEOUT);
+    assert_int_equal(plm_input_next(o.input, &slot, &error), PLM_TIMEOUT);
     assert_int_equal(error.status, PLM_TIMEOUT);
     assert_null(slot);
     assert_null(plm_input_peek(o.input));
     assert_true(plm_input_wait(o.input, &never));
   }
-  assert_int_equal(plm_input_next(o.input, &never, &slot, NULL), PLM_TIMEOUT);
+  assert_int_equal(plm_input_next(o.input, &slot, NULL), PLM_TIMEOUT);
   const pid_t packer = start_packer(corpus, o.feed);
   while (plm_feed_corpus(o.feed, NULL, &corpus_facts, NULL) != PLM_OK) continue;
   plm_input_close(o.input);
@@ -362,7 +361,7 @@ static void a_mixture_takes_each_chunk_from_its_source(void **state)
   const struct plm_mixture mixture = plm_config_mixture(&o.config);
   for (uint64_t s = 0; s < 2; s++) {
     struct plm_input_slot *slot;
-    assert_int_equal(plm_input_next(o.input, &never, &slot, NULL), PLM_OK);
+    assert_int_equal(plm_input_next(o.input, &slot, NULL), PLM_OK);
     plm_mixture_draw(&mixture, 7, s, CHUNKS, sources);
     assert_memory_equal(slot->batch.sources, sources, CHUNKS);
     for (uint32_t c = 0; c < CHUNKS; c++)
