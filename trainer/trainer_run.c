@@ -234,7 +234,7 @@ static plm_status next_on_all(struct plm_trainer *trainer, struct plm_input_slot
   *slot = NULL;
   collective->note(collective, "waiting for chunks", trainer->state.step, false);
   while (decision == PLM_RANK_WAIT) {
-    if (*slot == NULL && status == PLM_OK && plm_stop_requested == 0 && !trainer->stops_early &&
+    if (*slot == NULL && plm_stop_requested == 0 && !trainer->stops_early &&
         wait_for_input(trainer))
       status = plm_input_next(trainer->input, slot, error);
     if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
@@ -352,13 +352,12 @@ static plm_status save_step_0(struct plm_trainer *trainer, struct plm_error *err
   return PLM_OK;
 }
 
-/* Publishes the state of a run that has ended without an error, or was asked to stop. */
+/* Publishes the state of a run that has ended after its last step, PLM_OK, or else was asked to
+ * stop. */
 static plm_status publish_end(struct plm_trainer *trainer, plm_status ended,
                               struct plm_error *error)
 {
-  const bool last = ended == PLM_OK && trainer->state.step >= trainer->config->trainer.steps;
-  if (last || (ended == PLM_INTERRUPTED && trainer->stops_early))
-    return trainer_run_complete(trainer, error);
+  if (ended == PLM_OK || trainer->stops_early) return trainer_run_complete(trainer, error);
   PLM_TRY(plm_save_now(trainer, error));
   plm_info("stopped after step %llu; the run resumes from there",
            (unsigned long long)trainer->state.step);

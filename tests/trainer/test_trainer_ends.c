@@ -249,6 +249,77 @@ static void a_gang_of_one(void **state)
   plm_config_deinit(&scene.config);
 }
 
+/* What comes of the first exchange about the input of the second step in which this rank has it. */
+static struct {
+  bool due;
+  plm_status status; /* PLM_OK: a rank still waits for its own */
+} vote;
+static plm_status (*wait_truly)(struct plm_collective *, struct plm_transfer *, struct plm_error *);
+
+static void note_vote(struct plm_collective *collective, const char *phase, uint64_t step,
+                      bool patient)
+{
+  (void)collective, (void)patient;
+  if (step == 1 && strcmp(phase, "waiting for chunks") == 0) vote.due = true;
+}
+
+static plm_status wait_vote(struct plm_collective *collective, struct plm_transfer *transfer,
+                            struct plm_error *error)
+{
+  const int64_t waits = PLM_RANK_WAIT, goes = PLM_RANK_GO;
+  if (!vote.due || memcmp(transfer->from, &goes, sizeof goes) != 0)
+    return wait_truly(collective, transfer, error);
+  vote.due = false;
+  if (vote.status != PLM_OK) return plm_error_set(error, vote.status, "a chunk is malformed");
+  memcpy(transfer->to, &waits, sizeof waits);
+  return PLM_OK;
+}
+
+static void vote_of(struct trainer_scene *scene, plm_status status)
+{
+  static struct plm_collective voting;
+  voting = *plm_collective_single();
+  wait_truly = voting.wait;
+  voting.wait = wait_vote;
+  voting.note = note_vote;
+  vote.due = false, vote.status = status;
+  scene->ranks.collective = &voting;
+}
+
+/* A rank keeps the input that it has while another one waits for its own. */
+static void a_rank_waits_with_its_input(void **state)
+{
+  (void)state;
+  struct trainer_scene scene;
+  make(&scene, "");
+  vote_of(&scene, PLM_OK);
+  trainer_scene_trains(&scene, 0, true);
+  ends_the_same(&scene);
+  plm_config_deinit(&scene.config);
+}
+
+/* Where packers are at fault, what was learnt so far is published; not after another failure. */
+static void malformed_chunks_end_a_run(void **state)
+{
+  (void)state;
+  static const struct {
+    plm_status status;
+    const char *checkpoints;
+  } rows[] = {{PLM_CORRUPT, "0 1 "}, {PLM_FORMAT, "0 1 "}, {PLM_FAILURE, "0 "}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct trainer_scene scene;
+    struct plm_error error;
+    make(&scene, "");
+    vote_of(&scene, rows[i].status);
+    assert_int_equal(trainer_scene_open(&scene, 0, &error), PLM_OK);
+    assert_int_equal(trainer_scene_run(&scene, &error), rows[i].status);
+    assert_string_equal(error.what, "a chunk is malformed");
+    trainer_scene_close(&scene);
+    trainer_scene_checkpoints(&scene, rows[i].checkpoints);
+    plm_config_deinit(&scene.config);
+  }
+}
+
 static uint64_t tuned_after; /* how many updates */
 static int tune_calls;
 
@@ -327,6 +398,8 @@ int main(void)
       cmocka_unit_test(reports_end_a_run),
       cmocka_unit_test(a_device_that_is_not_there),
       cmocka_unit_test(a_gang_of_one),
+      cmocka_unit_test(a_rank_waits_with_its_input),
+      cmocka_unit_test(malformed_chunks_end_a_run),
       cmocka_unit_test(tuning_ends),
       cmocka_unit_test(copies_follow_the_computation),
       cmocka_unit_test(the_first_step_is_told),
