@@ -17,6 +17,7 @@ static double open_unit(uint32_t word)
   return ((double)(word >> 8) + 0.5) * 0x1p-24;
 }
 
+/* Values are drawn in fours. The last ones may reach into the gap behind the parameter. */
 static void fill_uniform(const struct plm_parameter *parameter, uint64_t seed, float *values)
 {
   const double bound = 1.0 / sqrt((double)parameter->cols);
@@ -24,7 +25,7 @@ static void fill_uniform(const struct plm_parameter *parameter, uint64_t seed, f
   for (size_t e = 0; e < parameter->count; e += 4) {
     const struct plm_philox_words words =
         plm_philox(seed, (uint32_t)(e / 4), y, PLM_PURPOSE_WEIGHTS);
-    for (size_t j = 0; j < 4 && e + j < parameter->count; j++)
+    for (size_t j = 0; j < 4; j++)
       values[e + j] = (float)(bound * (2.0 * open_unit(words.w[j]) - 1.0));
   }
 }
@@ -43,7 +44,7 @@ static void fill_normal(const struct plm_parameter *parameter, uint64_t seed, do
       normal[j] = radius * cos(angle);
       normal[j + 1] = radius * sin(angle);
     }
-    for (size_t j = 0; j < 4 && e + j < parameter->count; j++) values[e + j] = (float)normal[j];
+    for (size_t j = 0; j < 4; j++) values[e + j] = (float)normal[j];
   }
 }
 

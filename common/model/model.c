@@ -217,6 +217,7 @@ static plm_status model_resolve(struct plm_model *model, struct plm_error *error
       if (model->table[i].frozen == (frozen != 0)) model->order[placed++] = i;
   model->rules = plm_architecture_rules(config->architecture);
   model->block_count = plm_architecture_blocks(config);
+  PLM_ASSERT(model->block_count > 0);
   model->levels = plm_architecture_levels(config);
   for (size_t i = 0; i < model->table_count; i++)
     model->table_total += model->table[i].group == PLM_GROUP_EMBED;

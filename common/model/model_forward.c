@@ -341,7 +341,7 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
 
 const act *plm_model_last_hidden(const struct plm_model *model)
 {
-  return model->block_count == 0 ? model->x0[0] : model->blocks[model->block_count - 1].out;
+  return model->blocks[model->block_count - 1].out;
 }
 
 const act *plm_model_state_after(const struct plm_model *model, const struct model_pass *pass)

@@ -84,7 +84,7 @@ void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass
   pass->positions = positions;
   pass->R = positions != NULL ? R : pass_rows(pass, 0);
   pass->narrowed = NULL;
-  if (model->block_count == 0 || pass->R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
+  if (pass->R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
   const struct model_block *last = &model->blocks[model->block_count - 1];
   PLM_ASSERT(last->shape.level == 0);
   if (last->shape.kind == PLM_BLOCK_BOTTLENECK) return;

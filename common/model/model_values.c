@@ -112,10 +112,9 @@ static void round_kept(struct plm_model *model)
     const struct plm_parameter *first = &model->table[i];
     end = n + 1;
     if (at[i] == NOT_KEPT) continue;
-    while (end < model->table_count && at[order[end]] != NOT_KEPT &&
-           at[order[end]] - at[i] == model->table[order[end]].offset - first->offset)
-      end++;
+    while (end < model->table_count && at[order[end]] != NOT_KEPT) end++;
     const struct plm_parameter *last = &model->table[order[end - 1]];
+    PLM_ASSERT(at[order[end - 1]] - at[i] == last->offset - first->offset);
     ops->round_weights(ops, (char *)model->weights + first->offset * model->act_bytes,
                        model->parameters + at[i], last->offset + last->count - first->offset);
   }

@@ -12,7 +12,6 @@ enum { REPEATS = 4 /* a pass has at least so many rows for each token */ };
 
 bool plm_model_has_token_rows(const struct plm_model *model)
 {
-  if (model->block_count == 0) return false;
   if (model->options.training && model->act_bytes != sizeof(float)) return false;
   const struct model_block *first = &model->blocks[0];
   return first->shape.kind != PLM_BLOCK_BOTTLENECK && first->shape.level == 0 &&

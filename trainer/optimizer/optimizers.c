@@ -311,7 +311,8 @@ static bool next_run(const struct plm_optimizer *optimizer, size_t *next, size_t
   for (; i < end; i++) {
     const struct slot *slot = &optimizer->slots[i];
     const size_t from_first = slot->first - first->first;
-    if (!slot->held || plm_model_parameter(optimizer->model, i) != run->weights + from_first) break;
+    if (!slot->held) break;
+    PLM_ASSERT(plm_model_parameter(optimizer->model, i) == run->weights + from_first);
     last = slot;
   }
   run->count = last->first + last->parameter->count - first->first;
