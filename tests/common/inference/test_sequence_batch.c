@@ -101,6 +101,26 @@ static void a_short_batch_is_no_longer_than_it_must_be(void **state)
   plm_sequence_batch_close(batch);
 }
 
+/* The fullest chunk that has room takes a sequence, wherever it is. */
+static void the_fullest_chunk_is_filled(void **state)
+{
+  (void)state;
+  static const struct {
+    uint32_t length, row;
+  } rows[] = {{20, 0}, {26, L}, {5, L + 26}, {5, 20}, {8, 2 * L}, {7, 25}};
+  const struct plm_model_config config = case_config(PLM_TRANSFORMER, 6, L);
+  const int32_t tokens[L] = {0};
+  struct plm_sequence_batch *batch;
+  assert_int_equal(plm_sequence_batch_open(&config, PAD, CHUNKS, &batch, NULL), PLM_OK);
+  plm_sequence_batch_reset(batch);
+  for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_true(plm_sequence_batch_add(batch, tokens, rows[i].length));
+  plm_sequence_batch_finish(batch);
+  for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_int_equal(plm_sequence_batch_row(batch, i), rows[i].row);
+  plm_sequence_batch_close(batch);
+}
+
 /* Blocks are counted from the beginning of the chunk, so after another sequence they would be
  * elsewhere. */
 static void with_blocks_a_sequence_has_a_chunk_of_its_own(void **state)
@@ -251,6 +271,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tokens_are_where_they_are_said_to_be),
       cmocka_unit_test(a_short_batch_is_no_longer_than_it_must_be),
+      cmocka_unit_test(the_fullest_chunk_is_filled),
       cmocka_unit_test(with_blocks_a_sequence_has_a_chunk_of_its_own),
       cmocka_unit_test(with_blocks_a_batch_is_of_like_lengths),
       cmocka_unit_test(sequences_are_split_on_demand),

@@ -341,6 +341,7 @@ static void bad_rows_are_refused(void **state)
       {&l.begin[1], l.begin[0], PLM_CORRUPT, "row 1 of the labels is out of order or range"},
       {&l.begin[1], l.end[0] - 1, PLM_CORRUPT, "row 1 of the labels is out of order or range"},
       {&l.begin[1], l.end[0], PLM_OK, ""},
+      {&l.end[0], l.begin[0], PLM_OK, ""}, /* without a position of its own */
       {&l.begin[0], -1, PLM_CORRUPT, "row 0 of the labels is out of order or range"},
       {&l.end[1], l.begin[1] - 1, PLM_CORRUPT, "row 1 of the labels is out of order or range"},
       {&l.end[last], positions, PLM_OK, ""},
@@ -356,6 +357,12 @@ static void bad_rows_are_refused(void **state)
       assert_string_equal(error.what, changes[i].what);
     *changes[i].place = before;
   }
+  const int32_t begin = l.begin[1], end = l.end[0];
+  l.begin[1] = l.end[0] = l.begin[0]; /* a row that is empty has its place for itself as well */
+  assert_int_equal(plm_model_label_gradients(c->model, &input, &l.targets, &options_of_case, 1,
+                                             &result, NULL, &error),
+                   PLM_CORRUPT);
+  l.begin[1] = begin, l.end[0] = end;
   l.targets.rows = (uint32_t)positions / 2 + 1; /* a document has two tokens at least */
   assert_int_equal(plm_model_label_gradients(c->model, &input, &l.targets, &options_of_case, 1,
                                              &result, NULL, &error),

@@ -370,7 +370,10 @@ static void limits_are_errors(void **state)
   struct plm_masks *masks;
   struct plm_error error = {0};
   assert_int_equal(plm_masks_open(&config, &ops, 1, &masks, &error), PLM_CONFIG);
-  config.pattern[config.pattern_count++] = PLM_ATTENTION_DOCUMENT;
+  config.pattern_count = PLM_MAX_PATTERN + 1;
+  assert_int_equal(plm_masks_open(&config, &ops, 1, &masks, &error), PLM_CONFIG);
+  config.pattern[0] = PLM_ATTENTION_DOCUMENT, config.pattern_count = 1;
+  assert_int_equal(plm_masks_open(&config, &ops, 0, &masks, &error), PLM_LIMIT);
   assert_int_equal(plm_masks_open(&config, &ops, 1 << 20, &masks, &error), PLM_LIMIT);
   assert_null(masks);
 }

@@ -204,6 +204,19 @@ static void layers_beyond_one_position_are_bottlenecks(void **state)
   assert_int_equal(block.input, PLM_INPUT_EXPAND);
   assert_int_equal(block.resample, 2);
   free(f.table);
+
+  config.lora = (struct plm_lora_config){
+      .rank = 2, .alpha = 2, .targets = 1U << PLM_LORA_O | 1U << PLM_LORA_UP};
+  f = table_of(&config); /* bottlenecks have no attention that could be adapted */
+  int adapted[2][2] = {{0}};
+  for (size_t i = 0; i < f.count; i++)
+    if (f.table[i].adapter != 0) {
+      plm_architecture_block(&config, (uint32_t)f.table[i].part, &block);
+      adapted[block.kind == PLM_BLOCK_BOTTLENECK][f.table[i].adapter == 1 + PLM_LORA_O]++;
+    }
+  assert_true(adapted[0][0] == 2 * 6 && adapted[0][1] == 2 * 6); /* A and B of six blocks */
+  assert_true(adapted[1][0] == 2 * 4 && adapted[1][1] == 0);
+  free(f.table);
 }
 
 static void widths_stop_at_128_a_head(void **state)
