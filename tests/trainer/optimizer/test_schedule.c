@@ -144,6 +144,9 @@ static void automatic_clipping_starts_at_the_tenth_step(void **state)
   assert_near(plm_clip_threshold(&clip, 0, 50, 10, INFINITY), 5.5);
   assert_int_equal(clip.count, 10);
   assert_near(plm_clip_threshold(&clip, 7, 0, 11, 1), 7);
+  struct plm_clip none = {0}; /* all steps so far had no finite norm */
+  assert_true(plm_clip_threshold(&none, 7, 50, 20, INFINITY) == 7);
+  assert_true(plm_clip_threshold(&none, 7, 50, 21, 3) == 3);
 }
 
 static void history_is_the_last_1024_and_survives_a_save(void **state)
