@@ -30,9 +30,9 @@ struct plm_tensor_info {
 
 struct plm_safetensors; /* a mapped file */
 /* Maps and checks a file. PLM_FORMAT: it breaks a rule. PLM_LIMIT: it has more tensors than the
- * reader takes, or a larger header than the format allows. error->where is path. If the
- * file is truncated while it is open, a read of it ends the process with a message (map_guard.h). *file is
- * NULL after an error. */
+ * reader takes, or a larger header than the format allows. error->where is path. *file is NULL
+ * after an error. If the file is truncated while it is open, a read of it ends the process with a
+ * message (map_guard.h). */
 plm_status plm_safetensors_open(const char *path, struct plm_safetensors **file,
                                 struct plm_error *error);
 /* The same for bytes that the caller owns, for the fuzzer and tests. name is used in errors. */

@@ -1,3 +1,4 @@
+/* Reads /proc/PID/stat. */
 #include "common/base/process/process_state.h"
 
 #include <stdio.h>

@@ -409,24 +409,6 @@ static void rotated_files_come_first(void **state)
   assert_read("st|", true);
 }
 
-/* Reading begins with the oldest of all files that are kept. */
-static void the_last_file_that_is_kept_comes_first(void **state)
-{
-  (void)state;
-  char path[PLM_PATH_SIZE], line[16];
-  struct plm_text wanted = {0};
-  snprintf(path, sizeof path, "%s", scratch_path("oldest.log"));
-  for (unsigned i = 0; i <= PLM_LOG_FILES_KEPT; i++) {
-    snprintf(line, sizeof line, "%u\n", i);
-    if (i > 0) rotate(path);
-    append(path, line);
-    plm_text_printf(&wanted, "%u|", i);
-  }
-  plm_tail_init(&tail, path, 0);
-  assert_read(wanted.data, true);
-  plm_text_deinit(&wanted);
-}
-
 static void the_end_is_a_place(void **state)
 {
   (void)state;
@@ -509,7 +491,6 @@ int main(void)
       cmocka_unit_test(a_file_that_cannot_be_read_is_an_error),
       cmocka_unit_test(lines_are_taken_one_by_one),
       cmocka_unit_test(rotated_files_come_first),
-      cmocka_unit_test(the_last_file_that_is_kept_comes_first),
       cmocka_unit_test(the_end_is_a_place),
       cmocka_unit_test(a_file_that_is_gone_is_cut),
       cmocka_unit_test(an_empty_log_counts_no_line),
