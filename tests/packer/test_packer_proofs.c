@@ -247,51 +247,6 @@ static void too_many_proofs_are_refused(void **state)
   link_end(&s);
 }
 
-/* GET for a chunk of a window, which is answered for so long. */
-static void get(struct link_scene *s, uint32_t window, uint32_t deadline_ms)
-{
-  uint8_t payload[16];
-  const struct plm_get get = {deadline_ms, window};
-  struct plm_header header = link_header(s, PLM_MESSAGE_GET);
-  header.request = ++s->requests;
-  header.count = 1;
-  link_say(s, header, payload, plm_get_encode(&get, payload));
-}
-
-/* Requests wait for as many windows as the store holds, in their order. What is too late is refused
- * meanwhile, and what the store has is sent. */
-static void requests_wait_for_few_windows(void **state)
-{
-  static const uint32_t waits[] = {0, 1, 2, 3, 0};
-  (void)state;
-  struct link_scene s;
-  link_begin(&s);
-  link_welcome(&s);
-  for (size_t i = 0; i < 5; i++) get(&s, waits[i], LINK_DEADLINE_MS);
-  get(&s, 4, 0);
-  for (int waited = 0; waited < LINK_WAIT_MS && s.link.pending_count < 6; waited += LINK_TURN_MS) {
-    zmq_pollitem_t item = {s.link.socket, 0, ZMQ_POLLIN, 0};
-    (void)zmq_poll(&item, 1, LINK_TURN_MS);
-    (void)packer_link_receive(&s.link, &s.packer, s.now);
-  }
-  s.now++;
-  packer_link_serve(&s.link, &s.packer, s.now);
-  assert_true(s.link.pending_count <= 5);
-  for (uint64_t window = 0; window < 5; window++)
-    assert_int_equal(look(&s, window) == WINDOW_ABSENT, window >= STORE_WINDOWS);
-  link_nacked(&s, PLM_NACK_EXPIRED, "deadline", false);
-  until_made(&s, 0); /* for both of its requests */
-  assert_int_not_equal(look(&s, 2), WINDOW_ABSENT);
-  for (int i = 0; i < 5; i++) {
-    struct plm_message data = link_await(&s, PLM_MESSAGE_DATA, true);
-    zmq_msg_close(&data.payload);
-  }
-  assert_int_equal(s.link.pending_count, 0);
-  assert_int_equal(s.packer.counters.chunks, 5);
-  assert_int_equal(s.packer.counters.windows, 4);
-  link_end(&s);
-}
-
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
@@ -303,7 +258,6 @@ int main(void)
       cmocka_unit_test(what_is_needed_soon_is_made),
       cmocka_unit_test(the_latest_that_are_needed_soon_are_remembered),
       cmocka_unit_test(too_many_proofs_are_refused),
-      cmocka_unit_test(requests_wait_for_few_windows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
