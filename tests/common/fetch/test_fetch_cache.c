@@ -101,6 +101,35 @@ static void the_least_recently_used_leave(void **state)
   }
 }
 
+/* Whatever the order in which the folder lists them: of b and c, the one that was used before the
+ * other one leaves, by a nanosecond. */
+static void a_nanosecond_decides(void **state)
+{
+  (void)state;
+  for (int way = 0; way < 2; way++) {
+    make_cache();
+    put_entry('b', 1001, way == 0 ? 7 : 6);
+    put_entry('c', 1001, way == 0 ? 6 : 7);
+    assert_int_equal(room_for(801, 1000, 'f', NULL), PLM_OK);
+    has(way == 0 ? "b" : "c");
+  }
+}
+
+/* More lock files than a cache is expected to have are passed over. */
+static void a_cache_may_have_very_many_entries(void **state)
+{
+  enum { MANY = 4200 };
+  (void)state;
+  char path[400];
+  make_cache();
+  for (int i = 0; i < MANY; i++) {
+    snprintf(path, sizeof path, "%s/%032d.lock", folder, i);
+    put(path, 0);
+  }
+  assert_int_equal(room_for(1, 1000, 'f', NULL), PLM_OK);
+  has("abc");
+}
+
 /* What is there of the corpus itself is part of its bytes. */
 static void the_corpus_itself_stays(void **state)
 {
@@ -207,6 +236,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_disk_that_fails_is_said),
       cmocka_unit_test(the_least_recently_used_leave),
+      cmocka_unit_test(a_nanosecond_decides),
+      cmocka_unit_test(a_cache_may_have_very_many_entries),
       cmocka_unit_test(the_corpus_itself_stays),
       cmocka_unit_test(what_is_in_use_stays),
       cmocka_unit_test(the_disk_has_a_limit_too),

@@ -74,6 +74,31 @@ static void a_malformed_description_is_named(void **state)
   fetch_head_close(&head);
 }
 
+/* The size of data.mdb is that of the description, or the corpus was replaced meanwhile. */
+static void a_replaced_corpus_is_an_error(void **state)
+{
+  (void)state;
+  struct fetch_head head;
+  struct plm_fetched fetched = {0};
+  char expected[400], path[PLM_PATH_SIZE];
+  uint64_t size;
+  fetch_head_open(&head, 1);
+  const struct plm_fetch_options options = options_of(&head, "replaced");
+  assert_int_equal(plm_path_join(path, head.folders[0], PLM_CORPUS_DATA, NULL), PLM_OK);
+  assert_int_equal(plm_file_size(path, &size, NULL), PLM_OK);
+  snprintf(expected, sizeof expected, "%s sends another corpus than at the beginning", head.bound);
+  struct plm_error error = {0};
+  fetch_head_data_bytes = size + 1;
+  assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_CORRUPT);
+  assert_string_equal(error.what, expected);
+  assert_int_equal(fetched.count, 0);
+  fetch_head_data_bytes = size;
+  assert_int_equal(plm_fetch_corpora(&options, &fetched, NULL), PLM_OK);
+  plm_fetched_release(&fetched);
+  fetch_head_data_bytes = 0;
+  fetch_head_close(&head);
+}
+
 /* A description may have several parts. */
 static void a_long_description_is_fetched(void **state)
 {
@@ -114,6 +139,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_failure_of_the_disk_is_an_error),
       cmocka_unit_test(a_malformed_description_is_named),
+      cmocka_unit_test(a_replaced_corpus_is_an_error),
       cmocka_unit_test(a_long_description_is_fetched),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,6 +250,11 @@ static void a_file_has_one_key_of_40_characters(void **state)
     assert_int_equal(plm_keys_check_client(host, &error), PLM_CONFIG);
     assert_int_equal(error.status, PLM_CONFIG);
   }
+  /* a byte of 0 does not end a key */
+  snprintf(text, sizeof text, "%.40s", server);
+  text[35] = '\0';
+  assert_int_equal(plm_file_write(within(host, "server.pub"), text, 40, 0600, NULL), PLM_OK);
+  assert_int_equal(plm_keys_client(host, &pair, found, &error), PLM_FORMAT);
 }
 
 static void what_others_reach_is_said(void **state)
@@ -276,19 +281,20 @@ static void what_others_reach_is_said(void **state)
   assert_string_equal(error.hint, text);
 }
 
-static uid_t self, owner; /* of this process and of all files; 0: as they are */
-static bool sync_fails;
+enum { AS_IT_IS = 4000000 };
+static uid_t self = AS_IT_IS, owner = AS_IT_IS; /* of this process and of all files */
+static bool sync_fails, mode_fails;
 
 /* These take the place of libc's functions in this program. */
 uid_t geteuid(void)
 {
-  return self != 0 ? self : (uid_t)syscall(SYS_geteuid);
+  return self != AS_IT_IS ? self : (uid_t)syscall(SYS_geteuid);
 }
 
 int stat(const char *path, struct stat *about)
 {
   const int status = fstatat(AT_FDCWD, path, about, 0);
-  if (status == 0 && owner != 0) about->st_uid = owner;
+  if (status == 0 && owner != AS_IT_IS) about->st_uid = owner;
   return status;
 }
 
@@ -296,6 +302,12 @@ int fsync(int file)
 {
   errno = EIO;
   return sync_fails ? -1 : (int)syscall(SYS_fsync, file);
+}
+
+int fchmod(int file, mode_t mode)
+{
+  errno = EPERM;
+  return mode_fails ? -1 : (int)syscall(SYS_fchmod, file, mode);
 }
 
 static void keys_of_another_user_are_refused(void **state)
@@ -313,7 +325,12 @@ static void keys_of_another_user_are_refused(void **state)
   assert_string_equal(error.what, "these keys belong to another user (uid 1002)");
   assert_string_equal(error.where, host);
   assert_string_equal(error.hint, "use keys of your own; plm-pipeline keys DIR makes them");
-  self = owner = 0;
+  owner = 0; /* root may change everything anyway, and may use everything */
+  assert_int_equal(plm_keys_server(host, &pair, &error), PLM_OK);
+  self = 0;
+  owner = 1002;
+  assert_int_equal(plm_keys_server(host, &pair, &error), PLM_OK);
+  self = owner = AS_IT_IS;
 }
 
 static void keys_that_cannot_be_written_are_an_error(void **state)
@@ -331,6 +348,15 @@ static void keys_that_cannot_be_written_are_an_error(void **state)
   sync_fails = false;
   snprintf(what, sizeof what, "cannot write %.200s/server.key: Input/output error", host);
   assert_string_equal(error.what, what);
+  mode_fails = true;
+  error = (struct plm_error){0};
+  const plm_status status = plm_keys_write(host, NULL, NULL, &error);
+  mode_fails = false;
+  assert_int_equal(status, PLM_IO);
+  assert_false(plm_file_exists(within(host, "server.key")));
+  snprintf(what, sizeof what, "cannot write %.200s/server.key: Operation not permitted", host);
+  assert_string_equal(error.what, what);
+  assert_int_equal(plm_keys_write(host, NULL, NULL, &error), PLM_OK);
 }
 
 int main(void)

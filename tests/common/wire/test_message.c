@@ -339,6 +339,12 @@ static void a_schema_belongs_to_the_fingerprint(void **state)
   bytes[size - 2] ^= 1;
   assert_int_equal(plm_hello_decode(bytes, size, &back, &error), PLM_PROTOCOL);
   assert_string_equal(error.what, "HELLO states roots that do not give its fingerprint");
+  const struct plm_proof_digest none = plm_proof_schema(schema, 0);
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits, &none);
+  (void)plm_hello_encode(&hello, bytes); /* and a schema of no bytes, which it would prove */
+  bytes[size - sizeof schema - 1] = bytes[size - sizeof schema - 2] = 0;
+  bytes[size - sizeof schema - 3] = bytes[size - sizeof schema - 4] = 0;
+  assert_int_equal(plm_hello_decode(bytes, size - sizeof schema, &back, &error), PLM_PROTOCOL);
   hello.schema_bytes = 0; /* the same roots, but a corpus without labels */
   hello.schema = NULL;
   assert_int_equal(plm_hello_decode(bytes, plm_hello_encode(&hello, bytes), &back, &error),

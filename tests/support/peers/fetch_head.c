@@ -15,7 +15,7 @@
 
 enum { TURN_MS = 20, HANGS_S = 60 };
 
-atomic_ulong fetch_head_lies;
+atomic_ulong fetch_head_lies, fetch_head_data_bytes;
 atomic_long fetch_head_parts;
 
 static void wake(void *context)
@@ -43,8 +43,10 @@ static void answer(struct fetch_head *head, const struct plm_message *message)
                               .request = message->header.request};
   fetch_head_parts += !made.refused;
   if (fetch_head_lies == 1) made.payload[PLM_FILE_PART_HEAD] ^= 1;
-  for (int byte = 0; fetch_head_lies > 1 && !made.refused && byte < 6; byte++)
-    made.payload[PLM_FILE_PART_HEAD - 6 + byte] = (uint8_t)(fetch_head_lies >> 8 * byte);
+  const bool of_data = question.request.file == PLM_FETCH_DATA && fetch_head_data_bytes != 0;
+  const uint64_t stated = of_data ? fetch_head_data_bytes : fetch_head_lies;
+  for (int byte = 0; stated > 1 && !made.refused && byte < 6; byte++)
+    made.payload[PLM_FILE_PART_HEAD - 6 + byte] = (uint8_t)(stated >> 8 * byte);
   (void)plm_message_send(head->router, message->routing_id, message->routing_id_bytes, &header,
                          made.payload, made.payload_bytes, NULL);
   free(made.payload);

@@ -15,7 +15,8 @@ enum { FETCH_HEAD_CORPORA = 3 };
 
 /* 1: each part that is sent begins with another byte; more: it states this size of the file */
 extern atomic_ulong fetch_head_lies;
-extern atomic_long fetch_head_parts; /* that were sent */
+extern atomic_ulong fetch_head_data_bytes; /* a size of data.mdb that is stated; 0: its own */
+extern atomic_long fetch_head_parts;       /* that were sent */
 
 struct fetch_head {
   char folders[FETCH_HEAD_CORPORA][PLM_PATH_SIZE];

@@ -95,6 +95,9 @@ static void a_part_is_whole_or_an_error(void **state)
 }
 
 static int interruptions, locks;
+static const char *renamed; /* what has another name once it is locked; NULL: nothing */
+static bool replaced;       /* and another file has its name */
+static bool unlockable;
 
 /* Takes the place of libc's function in this program. */
 int flock(int descriptor, int operation)
@@ -102,8 +105,13 @@ int flock(int descriptor, int operation)
   (void)descriptor;
   assert_int_equal(operation, LOCK_EX);
   locks++;
-  errno = EINTR;
-  return interruptions-- > 0 ? -1 : 0;
+  if (renamed != NULL) {
+    assert_int_equal(rename(renamed, scratch_path("final")), 0);
+    if (replaced) scratch_write(renamed, "other", 5);
+    renamed = NULL;
+  }
+  errno = unlockable ? ENOLCK : EINTR;
+  return unlockable || interruptions-- > 0 ? -1 : 0;
 }
 
 static void a_signal_does_not_replace_the_lock(void **state)
@@ -113,6 +121,44 @@ static void a_signal_does_not_replace_the_lock(void **state)
   locks = 0;
   assert_int_equal(plm_file_replace(scratch_path("locked"), "x", 1, 0644, NULL), PLM_OK);
   assert_int_equal(locks, 3);
+}
+
+/* Another writer gives the file its final name before this one has the lock: what that one wrote
+ * stays, and this one begins with a new file. */
+static void what_another_writer_has_renamed_stays(void **state)
+{
+  (void)state;
+  for (int way = 0; way < 2; way++) {
+    char path[200], temporary[210], *bytes;
+    size_t size;
+    snprintf(path, sizeof path, "%s", scratch_path(way == 0 ? "gone" : "taken"));
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    scratch_write(temporary, "theirs", 6);
+    renamed = temporary;
+    replaced = way == 1;
+    locks = interruptions = 0;
+    assert_int_equal(plm_file_replace(path, "ours", 4, 0644, NULL), PLM_OK);
+    assert_int_equal(locks, 2);
+    assert_int_equal(plm_file_read(scratch_path("final"), 64, &bytes, &size, NULL), PLM_OK);
+    assert_string_equal(bytes, "theirs");
+    free(bytes);
+    assert_int_equal(plm_file_read(path, 64, &bytes, &size, NULL), PLM_OK);
+    assert_string_equal(bytes, "ours");
+    free(bytes);
+  }
+}
+
+static void a_file_system_may_lack_locks(void **state)
+{
+  (void)state;
+  locks = 0;
+  unlockable = true;
+  alarm(HANGS_S);
+  const plm_status status = plm_file_replace(scratch_path("unlocked"), "x", 1, 0644, NULL);
+  alarm(0);
+  unlockable = false;
+  assert_int_equal(status, PLM_OK);
+  assert_int_equal(locks, 1);
 }
 
 /* A name without a folder is one of the working folder. */
@@ -195,6 +241,8 @@ int main(void)
       cmocka_unit_test(a_name_that_cannot_be_looked_up_is_an_error),
       cmocka_unit_test(a_part_is_whole_or_an_error),
       cmocka_unit_test(a_signal_does_not_replace_the_lock),
+      cmocka_unit_test(what_another_writer_has_renamed_stays),
+      cmocka_unit_test(a_file_system_may_lack_locks),
       cmocka_unit_test(a_file_of_the_working_folder_is_replaced),
       cmocka_unit_test(what_fails_is_said),
       cmocka_unit_test(an_unnamed_file_leaves_no_name),

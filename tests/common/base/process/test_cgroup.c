@@ -204,6 +204,75 @@ static void mounts_of_another_form_are_skipped(void **state)
   expect(UINT64_MAX, UINT64_MAX, 3, NULL);
 }
 
+/* Of two mounts of one hierarchy, the first counts. One whose path is too long does not. */
+static void one_mount_of_each_hierarchy_counts(void **state)
+{
+  (void)state;
+  char lines[PLM_CGROUP_PATH_SIZE + 500], name[PLM_CGROUP_PATH_SIZE];
+  snprintf(lines, sizeof lines, "%s31 22 0:27 / /second rw - cgroup2 cgroup2 rw\n", unified);
+  put_mounts(lines, "0::/\n");
+  put("sys/fs/cgroup/cpu.max", "3000 1000\n");
+  put("second/cpu.max", "2000 1000\n");
+  expect(UINT64_MAX, UINT64_MAX, 3, NULL);
+  memset(name, 'n', sizeof name);
+  name[0] = '/';
+  name[sizeof name - 1] = '\0';
+  const int size =
+      snprintf(lines, sizeof lines, "29 22 0:26 / %s rw - cgroup2 cgroup2 rw\n%s", name, unified);
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, root, "proc/self/mountinfo", NULL), PLM_OK);
+  scratch_write(path, lines, (size_t)size);
+  expect(UINT64_MAX, UINT64_MAX, 3, NULL);
+}
+
+static void groups_of_another_form_are_skipped(void **state)
+{
+  (void)state;
+  put_mounts(unified, "nothing\n1:memory\n0::/a\n7\n");
+  put("sys/fs/cgroup/a/cpu.max", "3000 1000\n");
+  put("outside/cpu.max", "1000 1000\n");
+  expect(UINT64_MAX, UINT64_MAX, 3, NULL);
+  /* one that is not below the mount, which the name of the group would leave */
+  put("proc/self/cgroup", "0::/a/../../../../outside\n");
+  expect(UINT64_MAX, UINT64_MAX, 0, NULL);
+}
+
+/* A limit without the figure that it is compared with, and quotas that say nothing. */
+static void a_limit_without_its_figures_is_none(void **state)
+{
+  (void)state;
+  put_mounts(unified, "0::/a\n");
+  put("sys/fs/cgroup/a/memory.max", "5000\n");
+  expect(UINT64_MAX, UINT64_MAX, 0, NULL);
+  static const struct {
+    const char *line;
+    uint32_t cores;
+  } rows[] = {{"0 1000", 0},   {"1000 0", 0},       {"0 0", 0},
+              {"1 1000", 1},   {"4294967295 1", 0}, {"4294967294 1", 4294967294u},
+              {"max 1000", 0}, {"9000", 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    put("sys/fs/cgroup/a/cpu.max", "%s\n", rows[i].line);
+    expect(UINT64_MAX, UINT64_MAX, rows[i].cores, NULL);
+  }
+  put("sys/fs/cgroup/a/cpu.max", "2000 1000\n");
+  put("sys/fs/cgroup/cpu.max", "0 1000\n"); /* and the limit below it stays */
+  expect(UINT64_MAX, UINT64_MAX, 2, NULL);
+  put_mounts(separate, "1:cpu,cpuacct:/c\n");
+  put("sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us", "150000\n");
+  expect(UINT64_MAX, UINT64_MAX, 0, NULL);
+  put("sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_period_us", "100000\n");
+  expect(UINT64_MAX, UINT64_MAX, 2, NULL);
+}
+
+/* A backslash that begins no escape stands for itself. */
+static void a_backslash_may_be_part_of_a_name(void **state)
+{
+  (void)state;
+  put_mounts("30 22 0:26 / /sys/a\\x rw - cgroup2 cgroup2 rw\n", "0::/\n");
+  put("sys/a\\x/cpu.max", "3000 1000\n");
+  expect(UINT64_MAX, UINT64_MAX, 3, NULL);
+}
+
 static void kills_for_lack_of_memory_are_counted(void **state)
 {
   (void)state;
@@ -235,6 +304,10 @@ int main(void)
       TEST(cores_are_those_of_the_quota_or_of_the_set),
       TEST(an_unknown_set_is_all_cores),
       TEST(mounts_of_another_form_are_skipped),
+      TEST(one_mount_of_each_hierarchy_counts),
+      TEST(groups_of_another_form_are_skipped),
+      TEST(a_limit_without_its_figures_is_none),
+      TEST(a_backslash_may_be_part_of_a_name),
       TEST(kills_for_lack_of_memory_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,8 @@ static const struct {
      "byte 2 of the JSON: an unmatched closing bracket"},
     {"{\"a\":A}", "byte 5 of the JSON: an unexpected character",
      "byte 5 of the JSON: an unexpected character"},
+    {"{\"a\":|}", "byte 5 of the JSON: an unexpected character",
+     "byte 5 of the JSON: an unexpected character"},
     {"{\"a\":1,\"b\":{\"a\":2}}", "", ""},
     {"{\"b\":1,\"a\":1,\"b\":2}", "the key \"b\" occurs twice", "the key \"b\" occurs twice"},
     {"{\"a\":[{\"c\":1,\"c\":2}]}", "the key \"c\" occurs twice", "the key \"c\" occurs twice"},
@@ -105,6 +107,14 @@ static const struct {
     {"{\"a\":1e}", "byte 5 of the JSON: a malformed number",
      "byte 5 of the JSON: a malformed number"},
     {"{\"a\":1e+}", "byte 5 of the JSON: a malformed number",
+     "byte 5 of the JSON: a malformed number"},
+    /* the text ends within one */
+    {"{\"a\":1", "byte 5 of the JSON: invalid JSON", "byte 5 of the JSON: invalid JSON"},
+    {"{\"a\":-", "byte 5 of the JSON: a malformed number",
+     "byte 5 of the JSON: a malformed number"},
+    {"{\"a\":1.", "byte 5 of the JSON: a malformed number",
+     "byte 5 of the JSON: a malformed number"},
+    {"{\"a\":1e", "byte 5 of the JSON: a malformed number",
      "byte 5 of the JSON: a malformed number"},
     {"{\"a\":0.00000000000000000000000000000000000000000000000000000000001}", /* 61 characters */
      "byte 5 of the JSON: a number of more than 60 characters",
