@@ -213,8 +213,11 @@ static plm_status give_name(struct plm_output_file *output, struct plm_error *er
 plm_status plm_output_finish(struct plm_output_file *output, struct plm_error *error)
 {
   FILE *file = output->file;
-  if (fflush(file) == 0 && ferror(file)) errno = EIO; /* of an earlier write: why is forgotten */
-  if (ferror(file) || (output->replaces && fsync(fileno(file)) != 0))
+  if (ferror(file)) { /* an earlier write has failed; nobody remembers why */
+    PLM_TRY(plm_stop_check("", error));
+    return plm_error_set(error, PLM_IO, "a part of %s could not be written", output->name);
+  }
+  if (fflush(file) != 0 || (output->replaces && fsync(fileno(file)) != 0))
     return plm_output_failed(output, error);
   if (file == stdout) return PLM_OK;
   output->file = NULL;

@@ -131,8 +131,8 @@ plm_status plm_feed_labels(struct plm_feed *feed, uint32_t source, const volatil
 
 /* The packers as JSON, for `ps`: an array of {packer, host, pid, state, windows, documents, tokens,
  * padded_tokens, queue, standby, rate, sign_age_s, age_s}, for a mixture sources, the numbers of
- * those that it holds, and with options.folders corpora, their folders. The caller frees it. NULL:
- * out of memory. */
+ * those that it holds, and with options.folders corpora, their folders. The caller frees it.
+ */
 char *plm_feed_peers_json(struct plm_feed *feed);
 
 struct plm_feed_counters {

@@ -17,7 +17,8 @@ static double open_unit(uint32_t word)
   return ((double)(word >> 8) + 0.5) * 0x1p-24;
 }
 
-/* Values are drawn in fours. The last ones may reach into the gap behind the parameter. */
+/* Values are drawn in fours. The last ones may reach into the gap behind the parameter,
+ * which plm_model_initialise then sets to zero. */
 static void fill_uniform(const struct plm_parameter *parameter, uint64_t seed, float *values)
 {
   const double bound = 1.0 / sqrt((double)parameter->cols);

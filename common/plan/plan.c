@@ -227,10 +227,11 @@ static bool is_permutation(const uint32_t *items, uint32_t count)
 {
   uint64_t sum = 0, squares = 0;
   for (uint32_t i = 0; i < count; i++) {
+    if (items[i] >= count) return false;
     sum += items[i] - (uint64_t)i;
     squares += (uint64_t)items[i] * items[i] - (uint64_t)i * i;
   }
-  return (sum | squares) == 0;
+  return sum == 0 && squares == 0;
 }
 
 /* The permutation of an epoch. The caller holds the lock. */

@@ -289,6 +289,7 @@ static plm_status csv_file_refill(struct plm_csv_file *file, struct plm_error *e
   size_t size;
   file->touched = true;
   if (file->spool != NULL) {
+    PLM_TRY(plm_stop_check(" while reading", error));
     size = fread(file->spool_bytes, 1, SPOOL_BYTES, file->spool);
     if (ferror(file->spool))
       return plm_error_errno(error, "cannot read the temporary file for %s", file->path);

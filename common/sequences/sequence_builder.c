@@ -103,7 +103,7 @@ static bool match_mask(struct plm_sequence_builder *builder, uint8_t byte, uint6
     if (builder->bad < 0) {
       builder->bad = builder->star ? '*' : '<';
       builder->bad_line = line;
-    }
+    } /* what follows does not matter: the sequence is refused */
     return true;
   }
   if (!whole && text[++builder->matched] != '\0') return true;

@@ -102,7 +102,7 @@ plm_status plm_measure_elbo(const struct plm_measure_buffers *buffers,
 {
   struct sums sums = {.buffers = buffers, .walk = walk, .seed = seed, .passes = rates};
   for (; sums.pass < rates; sums.pass++) PLM_TRY(plm_each_batch(walk, add_elbo, &sums, error));
-  *elbo = sums.loss / (double)sums.tokens; /* NaN of nothing */
+  *elbo = sums.loss / (double)sums.tokens; /* NaN if there are no tokens */
   return PLM_OK;
 }
 

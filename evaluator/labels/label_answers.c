@@ -317,8 +317,8 @@ static plm_status measure_classes(const struct plm_label_answers *answers, const
   return status;
 }
 
-/* Column k: what is known of it, in the units of the corpus, but from the mean on, which no measure
- * depends on. Returns how many. */
+/* Column k: what is known of it, in the units of the corpus, but without the mean, on which no
+ * measure depends. Returns how many. */
 static size_t list_column(const struct plm_label_answers *answers, const size_t *order, uint32_t k,
                           double *predicted, double *truth, double *loss)
 {

@@ -178,7 +178,7 @@ static void keep_chosen(const struct plm_assay_choice *choice, struct plm_assay_
 
 static bool has_digit(const struct plm_csv_field *field)
 {
-  return strpbrk(field->text, "0123456789") != NULL;
+  return memchr(field->text, '\0', field->size) == NULL && strpbrk(field->text, "0123456789");
 }
 
 /* Looks at the header and the first row of an assay. */

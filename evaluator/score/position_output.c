@@ -166,7 +166,8 @@ plm_status plm_position_write(const char *path, const struct plm_wild_type *wild
     write_svg(out, wild_type, scores);
   else
     write_csv(out, wild_type, scores);
-  const plm_status status = plm_output_finish(output, error);
+  const plm_status status =
+      ferror(out) ? plm_output_failed(output, error) : plm_output_finish(output, error);
   plm_output_close(output);
   return status;
 }

@@ -30,8 +30,12 @@ plm_status plm_score_output_open(const char *path, bool rows, bool json, const c
     plm_score_output_close(opened);
     return status;
   }
-  /* whether this reaches the outputs is seen with the first row */
-  if (opened->csv != NULL) fwrite(header, 1, header_size, plm_output_stream(opened->csv));
+  if (opened->csv != NULL &&
+      fwrite(header, 1, header_size, plm_output_stream(opened->csv)) != header_size) {
+    status = plm_output_failed(opened->csv, error);
+    plm_score_output_close(opened);
+    return status;
+  }
   if (json) fputs("{\"variants\":[", stdout);
   *output = opened;
   return PLM_OK;
@@ -101,6 +105,8 @@ plm_status plm_score_output_finish(struct plm_score_output *output,
                                    struct plm_error *error)
 {
   if (output->json) finish_json(correlation);
+  if (output->json && ferror(stdout))
+    return plm_error_set(error, PLM_IO, "a part of standard output could not be written");
   return output->csv != NULL ? plm_output_finish(output->csv, error) : PLM_OK;
 }
 

@@ -74,7 +74,7 @@ static plm_status down(const struct plm_command_context *context, struct plm_err
   cJSON_AddBoolToObject(request, "kill", plm_arguments_has(context->arguments, "kill"));
   PLM_TRY(control_ask(context, request, timeout_ms, &reply, error));
   cJSON_Delete(reply);
-  plm_info("stopped");
+  if (!context->quiet) plm_info("stopped");
   return PLM_OK;
 }
 
@@ -161,7 +161,7 @@ static plm_status finished_before(const struct plm_command_context *context,
   PLM_TRY(plm_command_run_folder(context, run, &ignored));
   if (plm_done_read(run, &done, NULL) != PLM_OK) return PLM_NOT_RUNNING;
   *error = (struct plm_error){0};
-  plm_info("complete at step %llu", (unsigned long long)done.step);
+  if (!context->quiet) plm_info("complete at step %llu", (unsigned long long)done.step);
   return PLM_OK;
 }
 

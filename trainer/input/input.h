@@ -50,7 +50,7 @@ plm_status plm_input_open(const struct plm_input_options *options, struct plm_in
                           struct plm_error *error);
 void plm_input_close(struct plm_input *input); /* NULL is fine */
 
-/* Waits for the next step's input. PLM_INTERRUPTED if there is none any more; other errors are
+/* Waits for the next step's input. PLM_INTERRUPTED after the last one; other errors are
  * those of plm_feed_next for that step. */
 plm_status plm_input_next(struct plm_input *input, struct plm_input_slot **slot,
                           struct plm_error *error);

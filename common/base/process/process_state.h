@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* *state: R, S and others run; T is stopped by a signal; Z has ended, but its parent has not waited
- * for it. *parent: its parent's number. Returns false, and leaves both as they are, if there is no
- * such process. */
+/* *state: R, S and others run; T is stopped by a signal; Z and X have ended, but the parent has not
+ * waited for it. *parent: its parent's number. Returns false, and leaves both as they are, if there
+ * is no such process. */
 bool plm_process_state(pid_t pid, char *state, pid_t *parent);
 
 #endif
