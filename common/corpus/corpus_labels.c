@@ -49,7 +49,7 @@ static plm_status hold_shared(struct plm_corpus_cursor *cursor, enum plm_split s
   cursor->label_frame = label_frames_hold(frames, split, group);
   if (cursor->label_frame == NULL) {
     status = decompress(cursor, split, group, expected, &made, error);
-    uint8_t *exact = status == PLM_OK ? realloc(made.bytes, expected) : NULL;
+    uint8_t *exact = status == PLM_OK && expected > 0 ? realloc(made.bytes, expected) : NULL;
     if (exact != NULL) made.bytes = exact; /* without the room for a larger group */
     if (status != PLM_OK) {
       free(made.bytes);
