@@ -13,13 +13,13 @@ export PATH=$PWD/bin:$PATH
 awk 'BEGIN { print "mutant"; for (i = 1; i <= 4000; i++) print "L" i "A" }' >variants.csv
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "L" }' >long.txt
 
-# caught PID: the program has installed its handler of SIGTERM
+# caught PID: the program has installed its handlers of SIGTERM and SIGINT, one after the other
 caught() {
   local key value
   while read -r key value; do
     [ "$key" != SigCgt: ] || break
   done <"/proc/$1/status"
-  [ $((0x$value >> 14 & 1)) -eq 1 ]
+  [ $((0x$value & 0x4002)) -eq $((0x4002)) ]
 }
 any_moment() { :; }
 
