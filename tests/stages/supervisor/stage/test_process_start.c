@@ -109,12 +109,15 @@ static int try_each(const char *script, const struct plm_process_gang *gang, con
   }
 }
 
-/* The program leads a session of its own, handles and blocks no signal, and reads nothing. */
+/* The program leads a session of its own, handles and blocks no signal, and reads nothing. The
+ * digits that hold signals 32 and 33 are left out: they belong to libc, which changes them for
+ * nobody, so they are as this program found them. */
 static void each_call_that_fails_is_told(void **state)
 {
   static const char script[] = "echo \"$PLM_SUPERVISED $PLM_INSTANCE ${PLM_READY_FD+ready}\"\n"
                                "echo \"$PLM_LOG_TIMES $PLM_LOG_FILE $OMP_WAIT_POLICY $(nice)\"\n"
-                               "sed -n 's/^Sig\\(Blk\\|Ign\\):\\t/\\1 /p' /proc/self/status\n"
+                               "sed -n 's/^Sig\\(Blk\\|Ign\\):\\t\\(.\\{7\\}\\)../\\1 \\2--/p' "
+                               "/proc/self/status\n"
                                "[ \"$(cut -d' ' -f6 /proc/$$/stat) $(readlink /proc/$$/fd/0)\" = "
                                "\"$$ /dev/null\" ] || exit 1";
   char log[PLM_PATH_SIZE], expected[2 * PLM_PATH_SIZE];
@@ -133,7 +136,7 @@ static void each_call_that_fails_is_told(void **state)
   /* who is not root can only become nicer */
   const int own = getpriority(PRIO_PROCESS, 0), nice = geteuid() != 0 && own > 1 ? own : 1;
   snprintf(expected, sizeof expected,
-           "%d.packer.3 3 ready\n1 %s passive %d\nBlk 0000000000000000\nIgn 0000000000000000\n",
+           "%d.packer.3 3 ready\n1 %s passive %d\nBlk 0000000--0000000\nIgn 0000000--0000000\n",
            (int)getpid(), log, nice);
   assert_string_equal(scratch_contents(log), expected);
   assert_int_equal(calls, 9);
