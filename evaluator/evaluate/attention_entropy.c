@@ -104,7 +104,6 @@ struct heads {
 static double dot(const float *x, const float *y, int32_t n)
 {
   float sums[LANES] = {0};
-  PLM_ASSERT(n % LANES == 0); /* as the width of each head is */
   for (int32_t i = 0; i < n; i += LANES)
     for (int lane = 0; lane < LANES; lane++) sums[lane] += x[i + lane] * y[i + lane];
   double sum = 0;
@@ -169,6 +168,7 @@ static void attention_entropy_on_block(void *context, uint32_t block)
   plm_mask_build(entropy->batch, shape.level, config->pattern[shape.entry], inference->window,
                  config->block, entropy->mask, entropy->mask, &mask);
   const int32_t H = (int32_t)config->num_attention_heads, K = (int32_t)shape.width / H;
+  PLM_ASSERT(K % LANES == 0); /* so `dot` has nothing left over */
   const struct heads heads = {
       .H = H, .K = K, .queries = entropy->room, .keys = entropy->room + (size_t)H * (size_t)K};
   entropy->layers[entropy->layer_of[block]].entropy = mean_entropy(entropy, &heads, &mask);

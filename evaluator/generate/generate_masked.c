@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/status.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
@@ -128,9 +127,9 @@ static plm_status run_passes(struct group *group, uint32_t steps, double remask,
   memcpy(group->inputs, plm_sequence_batch_inputs(group->batch),
          (size_t)batch->chunks * batch->max_length * sizeof *group->inputs);
   for (size_t i = 0; i < (size_t)batch->chunks * batch->max_length; i++) group->certainty[i] = NAN;
-  uint32_t rows;
-  for (uint32_t pass = 0; (rows = list_masks(group)) > 0; pass++) {
-    PLM_ASSERT(pass < steps); /* the last pass fills all masks */
+  for (uint32_t pass = 0; pass < steps; pass++) {
+    const uint32_t rows = list_masks(group);
+    if (rows == 0) break;
     PLM_TRY(plm_stop_check("", error));
     PLM_TRY(plm_inference_run(inference, batch, group->inputs, group->positions, rows, NULL,
                               group->logits, error));

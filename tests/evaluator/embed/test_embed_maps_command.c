@@ -90,7 +90,7 @@ static const float *tensor_of(const struct plm_safetensors *file, uint32_t n, si
 
 /* ---- maps ------------------------------------------------------------------------------------ */
 
-static float alone[MAPS * MOST * MOST]; /* of one sequence by itself */
+static float single[MAPS * MOST * MOST]; /* of one sequence by itself */
 
 static plm_status keep(void *context, uint32_t k, uint64_t at, const float *values, uint64_t count,
                        struct plm_error *error)
@@ -98,8 +98,8 @@ static plm_status keep(void *context, uint32_t k, uint64_t at, const float *valu
   size_t *kept = context;
   (void)error;
   assert_int_equal(k, 0);
-  assert_true(at + count <= sizeof alone / sizeof *alone);
-  memcpy(alone + at, values, count * sizeof *values);
+  assert_true(at + count <= sizeof single / sizeof *single);
+  memcpy(single + at, values, count * sizeof *values);
   *kept += count;
   return PLM_OK;
 }
@@ -142,8 +142,8 @@ static void same_as_alone(const struct plm_safetensors *file, struct plm_maps_re
     const size_t count = run_alone(request, n, keep_eos);
     const float *got = tensor_of(file, n, count);
     for (size_t i = 0; i < count; i++)
-      if (!(fabsf(got[i] - alone[i]) <= 1e-5f * (1 + fabsf(alone[i]))))
-        fail_msg("sequence %u, value %zu: %g, not %g", n, i, (double)got[i], (double)alone[i]);
+      if (!(fabsf(got[i] - single[i]) <= 1e-5f * (1 + fabsf(single[i]))))
+        fail_msg("sequence %u, value %zu: %g, not %g", n, i, (double)got[i], (double)single[i]);
   }
   plm_inference_close(request->inference);
 }
