@@ -11,12 +11,12 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/numbers/philox.h"
-#include "common/base/text/text.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/huggingface/contact_head.h"
 #include "evaluator/embed/embed.h"
 #include "evaluator/embed/embed_maps.h"
 #include "tests/support/cases/published_file.h"
+#include "tests/support/cases/task_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
@@ -31,23 +31,6 @@ static char in[PLM_PATH_SIZE], out[PLM_PATH_SIZE];
 static uint32_t length_of(uint32_t n)
 {
   return n % 5 == 3 ? MOST - 1 + n / 5 : 1 + plm_philox(6, n, 0, 0).w[0] % (MOST - 2);
-}
-
-static char letter_of(uint32_t n, uint32_t i)
-{
-  return "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, i, n, 0).w[0] % 20];
-}
-
-static void write_input(void)
-{
-  struct plm_text text = {0};
-  for (uint32_t n = 0; n < SEQUENCES; n++) {
-    plm_text_printf(&text, ">s%u\n", n);
-    for (uint32_t i = 0; i < length_of(n); i++) plm_text_printf(&text, "%c", letter_of(n, i));
-    plm_text_puts(&text, "\n");
-  }
-  scratch_write(in, text.data, text.length);
-  plm_text_deinit(&text);
 }
 
 static struct plm_embed_request request_of(const char *folder, enum plm_embed_kind kind)
@@ -117,7 +100,7 @@ static size_t run_alone(struct plm_maps_request *request, uint32_t n, bool keep_
   size_t kept = 0;
   tokens[0] = words->cls;
   for (uint32_t i = 0; i < residues; i++)
-    tokens[i + 1] = plm_tokenizer_encode(words, (uint8_t)letter_of(n, i));
+    tokens[i + 1] = plm_tokenizer_encode(words, (uint8_t)task_files_letter(n, i));
   if (ends) tokens[count - 1] = words->eos;
   assert_int_equal(
       plm_sequence_batch_open(&request->inference->config, words->pad, 1, &batch, NULL), PLM_OK);
@@ -340,7 +323,7 @@ static int end(void **state)
 static int begin(void **state)
 {
   (void)state;
-  write_input();
+  task_files_fasta(in, SEQUENCES, length_of);
   (void)unlink(out);
   return plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL) == PLM_OK ? 0 : -1;
 }

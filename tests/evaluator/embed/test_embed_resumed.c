@@ -14,10 +14,10 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/numbers/philox.h"
-#include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "evaluator/embed/embed.h"
 #include "tests/support/cases/inference_case.h"
+#include "tests/support/cases/task_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
@@ -27,18 +27,9 @@ static struct inference_case model;
 static char folder[200], in[200], out[200];
 static const char *const inputs[] = {in};
 
-static void write_input(void)
+static uint32_t length_of(uint32_t n)
 {
-  struct plm_text text = {0};
-  for (uint32_t n = 0; n < SEQUENCES; n++) {
-    const uint32_t length = 1 + plm_philox(6, n, 0, 0).w[0] % (L - 2);
-    plm_text_printf(&text, ">s%u\n", n);
-    for (uint32_t i = 0; i < length; i++)
-      plm_text_printf(&text, "%c", "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, i, n, 0).w[0] % 20]);
-    plm_text_puts(&text, "\n");
-  }
-  scratch_write(in, text.data, text.length);
-  plm_text_deinit(&text);
+  return 1 + plm_philox(6, n, 0, 0).w[0] % (L - 2);
 }
 
 static int begin(void **state)
@@ -49,7 +40,7 @@ static int begin(void **state)
   snprintf(out, sizeof out, "%.199s", scratch_path("out.safetensors"));
   inference_case_open(&model, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
   inference_case_save(&model, folder);
-  write_input();
+  task_files_fasta(in, SEQUENCES, length_of);
   plm_log_init("t", PLM_LOG_INFO);
   return 0;
 }

@@ -14,8 +14,8 @@
 #include "common/model/architecture.h"
 #include "evaluator/embed/embed.h"
 #include "tests/support/cases/inference_case.h"
+#include "tests/support/cases/task_files.h"
 #include "tests/support/harness/captured.h"
-#include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
 enum { L = 32, SEQUENCES = 40, MOST_WIDTH = 1024 };
@@ -26,11 +26,6 @@ static uint32_t length_of(uint32_t n)
   return n % 13 == 5 ? L - 2 + n % 3 : 1 + plm_philox(6, n, 0, 0).w[0] % (L - 2);
 }
 
-static uint8_t letter_of(uint32_t n, uint32_t i)
-{
-  return (uint8_t) "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, i, n, 0).w[0] % 20];
-}
-
 /* The tokens of sequence n as the model takes them. */
 static uint32_t tokens_of(const struct inference_case *c, uint32_t n, int32_t tokens[L])
 {
@@ -38,7 +33,7 @@ static uint32_t tokens_of(const struct inference_case *c, uint32_t n, int32_t to
   const uint32_t length = length_of(n);
   tokens[0] = words->cls;
   for (uint32_t i = 0; i < length && i + 1 < L; i++)
-    tokens[i + 1] = plm_tokenizer_encode(words, letter_of(n, i));
+    tokens[i + 1] = plm_tokenizer_encode(words, (uint8_t)task_files_letter(n, i));
   if (length + 1 < L) tokens[length + 1] = words->eos;
   return length + 2 < L ? length + 2 : L;
 }
@@ -104,17 +99,6 @@ static void run_alone(struct alone *alone, const int32_t *tokens, uint32_t count
 
 /* ---- running it -------------------------------------------------------------------------------
  */
-
-static void write_input(void)
-{
-  FILE *in = must(fopen(scratch_path("in.fasta"), "w"));
-  for (uint32_t n = 0; n < SEQUENCES; n++) {
-    fprintf(in, ">s%u\n", n);
-    for (uint32_t i = 0; i < length_of(n); i++) putc(letter_of(n, i), in);
-    putc('\n', in);
-  }
-  fclose(in);
-}
 
 static char *embed(struct inference_case *c, const char *model, enum plm_embed_kind kind,
                    const char *pooling, const char *layers, bool json)
@@ -186,7 +170,7 @@ static void hidden_states_and_logits(void **state)
 {
   (void)state;
   static const uint32_t two[] = {2}, three[] = {2, 0, 6}, six[] = {3, 4, 1, 0, 2, 6};
-  write_input();
+  task_files_fasta(scratch_path("in.fasta"), SEQUENCES, length_of);
   plm_log_init("t", PLM_LOG_ERROR);
   tokens_have_their_rows(PLM_TRANSFORMER, false, NULL, NULL, 0);
   tokens_have_their_rows(PLM_PATCH_UNET, true, NULL, NULL, 0);
@@ -241,7 +225,7 @@ static void pooled_states(void **state)
 {
   (void)state;
   static const uint32_t two[] = {1, 6};
-  write_input();
+  task_files_fasta(scratch_path("in.fasta"), SEQUENCES, length_of);
   plm_log_init("t", PLM_LOG_ERROR);
   pools(NULL, NULL, 0);
   pools("1,6", two, 2);
@@ -265,7 +249,7 @@ static void summaries_are_whole(void **state)
   char model[200];
   char expected[2048];
   uint32_t tokens = 0, cut = 0;
-  write_input();
+  task_files_fasta(scratch_path("in.fasta"), SEQUENCES, length_of);
   inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
   snprintf(model, sizeof model, "%.199s", scratch_path("model"));
   inference_case_save(&c, model);

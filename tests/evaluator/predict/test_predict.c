@@ -13,7 +13,6 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/numbers/philox.h"
-#include "common/base/text/text.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
@@ -21,6 +20,7 @@
 #include "common/run/stop.h"
 #include "evaluator/predict/predict.h"
 #include "tests/support/cases/model_case.h"
+#include "tests/support/cases/task_files.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/scratch.h"
 
@@ -36,23 +36,6 @@ static double means[] = {50, -1, 0.25}, deviations[] = {8, 0.5, 2};
 static uint32_t length_of(uint32_t n)
 {
   return n % 13 == 5 ? L - 2 + n % 3 : 1 + plm_philox(6, n, 0, 0).w[0] % (L - 2);
-}
-
-static char letter_of(uint32_t n, uint32_t i)
-{
-  return "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, i, n, 0).w[0] % 20];
-}
-
-static void write_input(void)
-{
-  struct plm_text text = {0};
-  for (uint32_t n = 0; n < SEQUENCES; n++) {
-    plm_text_printf(&text, ">s%u\n", n);
-    for (uint32_t i = 0; i < length_of(n); i++) plm_text_printf(&text, "%c", letter_of(n, i));
-    plm_text_puts(&text, "\n");
-  }
-  scratch_write(in, text.data, text.length);
-  plm_text_deinit(&text);
 }
 
 static void save_model(const struct plm_label_names *of, enum plm_objective objective)
@@ -86,7 +69,7 @@ static void open_model(struct plm_head_config head, bool scaled)
   snprintf(folder, sizeof folder, "%s", scratch_path("model"));
   snprintf(in, sizeof in, "%s", scratch_path("in.fasta"));
   save_model(&of, objective);
-  write_input();
+  task_files_fasta(in, SEQUENCES, length_of);
   plm_log_init("t", PLM_LOG_INFO);
 }
 
@@ -107,7 +90,7 @@ static uint32_t alone(uint32_t n, float outputs[L * OUTPUTS])
   for (uint32_t t = 0; t < L; t++) ids[t] = words->pad;
   ids[0] = words->cls;
   for (uint32_t i = 0; i < residues; i++)
-    ids[i + 1] = plm_tokenizer_encode(words, (uint8_t)letter_of(n, i));
+    ids[i + 1] = plm_tokenizer_encode(words, (uint8_t)task_files_letter(n, i));
   if (length + 1 < L) ids[length + 1] = words->eos;
   for (uint32_t i = 0; i < residues; i++) begin[i] = (int32_t)(i + 1), end[i] = begin[i] + 1;
   if (!each) begin[0] = cls ? 0 : 1, end[0] = cls ? 1 : (int32_t)residues + 1;
@@ -269,7 +252,7 @@ static void residues(void **state)
                               &probability, &used),
                        5);
       for (uint32_t o = 0; o < OUTPUTS; o++) sum += exp((double)(of[o] - of[largest(of)]));
-      assert_true(number == n && position == i + 1 && residue == letter_of(n, i));
+      assert_true(number == n && position == i + 1 && residue == task_files_letter(n, i));
       assert_true(fabs(probability - 1 / sum) < 1e-4);
       assert_int_equal(class, names[largest(of)][0]);
       at += used;

@@ -22,6 +22,24 @@ void task_files_model(const char *name, enum plm_architecture architecture, char
   inference_case_close(&c);
 }
 
+char task_files_letter(uint32_t n, uint32_t position)
+{
+  return "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, position, n, 0).w[0] % 20];
+}
+
+void task_files_fasta(const char *path, uint32_t count, uint32_t (*length_of)(uint32_t n))
+{
+  struct plm_text text = {0};
+  for (uint32_t n = 0; n < count; n++) {
+    plm_text_printf(&text, ">s%u\n", n);
+    for (uint32_t i = 0; i < length_of(n); i++)
+      plm_text_printf(&text, "%c", task_files_letter(n, i));
+    plm_text_puts(&text, "\n");
+  }
+  scratch_write(path, text.data, text.length);
+  plm_text_deinit(&text);
+}
+
 static void put_sequence(struct plm_text *text, uint32_t i)
 {
   for (uint32_t t = 0; t < TASK_FILES_LENGTH; t++)

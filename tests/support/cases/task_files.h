@@ -16,6 +16,10 @@ void task_files_model(const char *name, enum plm_architecture architecture, char
 /* Rows of sequences with a number `y`; `part` of every third one is test, and of the others train.
  */
 void task_files_table(const char *name, uint32_t rows, char *path);
+/* Residue `position` of sequence number n. */
+char task_files_letter(uint32_t n, uint32_t position);
+/* A FASTA file of sequences s0, s1 ... of length_of(n) such residues. */
+void task_files_fasta(const char *path, uint32_t count, uint32_t (*length_of)(uint32_t n));
 /* A folder of that many proteins. */
 void task_files_proteins(const char *name, uint32_t count, char *path);
 
